@@ -24,6 +24,7 @@ StrandlineError
     ├── SavepointError   a savepoint is damaged, or cannot be restored as requested
     ├── CheckpointDamaged  a file of a checkpoint is torn, empty or missing
     ├── Fenced           a newer driver of the same job has taken over
+    ├── LogReplaced      a topic or a table that the job reads was deleted and made anew
     └── BrokenBlock
 """
 
@@ -188,6 +189,10 @@ class CheckpointDamaged(StateError):
 
 class Fenced(StateError):
     """A newer driver of the same job has claimed the sink; this one can no longer write."""
+
+
+class LogReplaced(StateError):
+    """A topic or a table that the job reads was deleted and made anew, so its offsets mean other records."""
 
 
 class BrokenBlock(StateError):

@@ -2,6 +2,8 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 import pytest
@@ -138,3 +140,75 @@ def test_a_locked_table_is_waited_for(store: PostgresStore, sink: OpenSink, monk
         with pytest.raises(SinkUnavailable, match="cannot be written now"):
             sink.commit(panes(pane("red", 6, 1)), LedgerEntry("mine", first.epoch, 1, "next"))
     assert sink.commit(panes(pane("red", 6, 1)), LedgerEntry("mine", first.epoch, 1, "next")).fresh
+
+
+@pytest.mark.services
+def test_a_missing_schema_is_refused_by_name_and_nothing_is_written_elsewhere(postgres: Service) -> None:
+    definition = sl.postgres("totals", dsn=postgres.address, schema="no such reports")
+    with pytest.raises(SinkError, match="has no schema 'no such reports'") as refused:
+        definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",)))
+    assert not isinstance(refused.value, SinkUnavailable)
+    assert "create_schema=True" in refused.value.hint
+    with pytest.raises(SinkError, match="has no schema 'no such reports'"):
+        definition.letters().read()
+
+
+@pytest.mark.services
+def test_a_schema_is_created_if_asked(postgres: Service) -> None:
+    definition = sl.postgres("totals", dsn=postgres.address, schema="made on request", create_schema=True)
+    for _ in range(2):  # the second time it exists
+        sink = definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",)))
+        sink.commit(panes(pane("red", 5)), entry(sink, 0))
+        sink.close()
+    with psycopg.connect(postgres.address) as other:
+        assert other.execute('SELECT total FROM "made on request".totals').fetchall() == [(5,)]
+        assert other.execute('SELECT batch FROM "made on request".strandline_ledger').fetchall() == [(0,)]
+
+
+@pytest.mark.services
+def test_a_schema_that_is_dropped_while_the_job_runs_is_never_replaced(store: PostgresStore, sink: OpenSink) -> None:
+    first = entry(sink, 0)
+    sink.commit(panes(pane("red", 5)), first)
+    with psycopg.connect(store.dsn, autocommit=True) as other:
+        other.execute(f'DROP SCHEMA "{store.schema}" CASCADE')
+    later = LedgerEntry("mine", first.epoch, 1, "next")
+    with pytest.raises(SinkError, match="refused a batch") as refused:
+        sink.commit(panes(pane("red", 6, 1)), later)
+    assert not isinstance(refused.value, SinkUnavailable)
+
+
+@contextmanager
+def search_path(postgres: Service, path: str) -> Iterator[psycopg.Connection[Any]]:
+    """Change the search path of the user for a while."""
+    with psycopg.connect(postgres.address, autocommit=True) as other:
+        other.execute(f"ALTER ROLE CURRENT_USER SET search_path = {path}")
+        try:
+            yield other
+        finally:
+            other.execute("ALTER ROLE CURRENT_USER RESET search_path")
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("path", ["nowhere", "nowhere, pg_temp"])
+def test_a_search_path_without_a_permanent_schema_is_refused(postgres: Service, path: str) -> None:
+    definition = sl.postgres("totals", dsn=postgres.address)
+    with search_path(postgres, path), pytest.raises(SinkError, match="has no schema to write to") as refused:
+        definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",)))
+    assert "schema=" in refused.value.hint
+
+
+@pytest.mark.services
+def test_a_search_path_that_names_temporary_tables_writes_permanent_ones(postgres: Service) -> None:
+    definition = sl.postgres("totals", dsn=postgres.address)
+    with search_path(postgres, "pg_temp, lasting") as other:
+        other.execute("CREATE SCHEMA lasting")
+        sink = definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",)))
+        sink.commit(panes(pane("red", 5)), entry(sink, 0))
+        sink.close()
+        assert other.execute("SELECT total FROM lasting.totals").fetchall() == [(5,)]
+
+
+@pytest.mark.parametrize("asked", [{"schema": ""}, {"schema": "pg_temp"}, {"create_schema": True}])
+def test_schemas_that_hold_no_tables_are_refused(asked: dict[str, Any]) -> None:
+    with pytest.raises(InvalidStep, match="schema"):
+        sl.postgres("totals", dsn="postgresql://me@localhost/scores", **asked)

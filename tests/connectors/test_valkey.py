@@ -307,15 +307,16 @@ def test_its_letter_goes_to_the_configured_output(
 
 
 @pytest.mark.services
-def test_a_prefix_of_another_application_ends_the_job(store: ValkeyStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_REFUSED", 10)
+def test_a_batch_of_keys_of_another_application_becomes_dead_letters(store: ValkeyStore) -> None:
     sink = opened(store, key=["team"])
     for name in WHOLE:
         store.client.set(f"{store.prefix()}:{name}", "mine")
-    with pytest.raises(SinkError, match="all 10 rows of a batch were refused"):
-        sink.commit(TEN, entry(sink, 0))
-    assert sink.latest("mine") is None
+    once = entry(sink, 0)
+    assert sink.commit(TEN, once) == Written(refused=10)
+    assert not sink.commit(TEN, once).fresh
     sink.close()
+    assert len(store.read("totals_dead")) == 10
+    assert {store.client.get(f"{store.prefix()}:{name}") for name in WHOLE} == {b"mine"}
 
 
 @pytest.mark.services

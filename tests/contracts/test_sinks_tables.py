@@ -74,17 +74,6 @@ def test_a_row_that_is_refused_is_a_dead_letter_and_the_others_are_written_once(
     sink.close()
 
 
-@pytest.mark.slow
-@pytest.mark.needs("refuse")
-def test_a_table_that_refuses_every_row_ends_the_job(store: Store) -> None:
-    store.make("totals", CREATED.replace("total bigint", "total bigint CHECK (total < 0)"))
-    sink = opened(store)
-    with pytest.raises(SinkError, match="the first 100 rows of a batch were all refused"):
-        sink.commit(panes(*(pane(f"{number}", number) for number in range(120))), entry(sink, 0))
-    assert (store.read(), store.read("totals_dead")) == ([], [])
-    sink.close()
-
-
 def test_a_database_that_cannot_be_opened_is_an_error_before_the_job_runs(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SinkError, match="cannot open .*scores.db") as refused:

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from strandline.connectors.kafka.encode_rows import encode_or_refuse
-from strandline.connectors.sql.isolate_bad_rows import write_isolating_refused
+from strandline.connectors.sql.isolate_bad_rows import Isolation
 from strandline.formats.refused_rows import refused_letters
 from strandline.kernel.blocks.python_values import python_rows, python_values
 from strandline.kernel.dead_letters import RAW
@@ -54,7 +54,9 @@ def test_a_row_that_has_no_python_form_is_refused_and_not_an_error() -> None:
     def put(part: pl.DataFrame) -> None:
         written.extend(row["n"] for row in part.to_dicts())
 
-    refused = write_isolating_refused(FAR, put, nullcontext)
+    isolation = Isolation(put, nullcontext)
+    isolation.write(FAR, lambda _: None)
+    refused = isolation.refused
     assert written == [1]
     assert [each.row["n"] for each in refused] == [2, 3]
     letters = refused_letters(refused, sink="a table", lineage="job", clock=0, mask=())

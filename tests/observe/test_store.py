@@ -291,3 +291,17 @@ def test_jobs_are_found_in_the_folders_around_them(folder: Path, tmp_path: Path)
     (tmp_path / "other").mkdir()
     assert find_jobs([tmp_path, folder]) == [folder]
     assert find_jobs([tmp_path / "nowhere"]) == []
+
+
+def test_a_clock_that_is_set_back_does_not_fold_the_points_after_it(folder: Path) -> None:
+    """Ten batches of ten seconds each, the last five after the clock was set back an hour."""
+    store = Store(folder, "scores")
+    store.start(START)
+    times = [START + 10 * SECOND * number - (60 * MINUTE if number >= 5 else 0) for number in range(10)]
+    for number, at in enumerate(times):
+        store.add(batch(number, at))
+    store.add(batch(10, START + 100 * SECOND))  # the clock is right again
+    store.close()
+    found = [point.at for point in History(folder).points()]
+    assert found == sorted(set(found))
+    assert [each - START for each in found] == [10 * SECOND * number for number in (0, 1, 2, 3, 4, 5, 6, 7, 8, 10)]

@@ -264,6 +264,15 @@ def test_a_budget_is_a_share_over_a_time_and_says_what_is_wrong() -> None:
     assert problem.value.detail == f"{told}; the failure budget is 50.0% over 1m"
 
 
+def test_rows_that_a_sink_refuses_use_the_budget() -> None:
+    spending = BudgetUsage(failure_budget(0.5, over="1m", at_least=10))
+    spending.spend(0, Counts(read=10, contributed=10), {}, 5)
+    assert spending.spent == pytest.approx(1.0)
+    with pytest.raises(BudgetExceeded, match="9 of the last 14 records") as problem:
+        spending.spend(1, Counts(read=4, contributed=4), {}, 4)
+    assert problem.value.detail.startswith("9 sink_refused; the failure budget")
+
+
 def test_reasons_are_counted_over_all_outputs() -> None:
     frame = pl.DataFrame({"@reason": ["a", "b", "a"], "@detail": ["first", None, "second"]})
     assert reasons_of([frame, frame]) == {"a": (4, "first"), "b": (2, "")}

@@ -53,18 +53,27 @@ def test_a_bounded_run_that_was_played_at_once_has_nothing_wrong(tmp_path: Path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["extent.json", "backfill.json"])
+@pytest.mark.parametrize("name", ["extent.json", "backfill.json", "clock.json"])
 @pytest.mark.parametrize("torn", [b"", b'{"way"', None])
 def test_what_was_looked_up_when_a_job_began_is_written_again(name: str, torn: bytes | None, tmp_path: Path) -> None:
     home = folder_of(Checkpoint(tmp_path / "job"), 0)
     file = home.folder / name
-    put(file, b'{"way": "at_once"}')
+    content = b'{"version": 1, "floors": []}' if name == "clock.json" else b'{"way": "at_once"}'
+    put(file, content)
     folder_of(home)
     file.write_bytes(torn) if torn is not None else file.unlink()
     with pytest.raises(CheckpointDamaged, match=name):
         require_sound(home.folder)
     assert repair(home.folder).left.goes_on
-    assert file.read_bytes() == b'{"way": "at_once"}'
+    assert file.read_bytes() == content
+
+
+def test_torn_identities_of_logs_are_moved_aside(tmp_path: Path) -> None:
+    home = folder_of(Checkpoint(tmp_path / "job"))
+    put(home.folder / "logs.json", b'{"version"')
+    assert not found(home)["logs.json"].goes_on
+    assert repair(home.folder).left.goes_on
+    assert not (home.folder / "logs.json").exists()
 
 
 def test_without_copies_only_what_needs_none_is_mended(tmp_path: Path) -> None:

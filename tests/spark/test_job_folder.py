@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from strandline.checkpoint.clock_floors import CLOCK
 from strandline.checkpoint.job_folder import Checkpoint, Noted
 from strandline.errors import CheckpointMismatch, SetupError
 from strandline.kernel.watermarks import FOREVER
@@ -262,3 +263,52 @@ def test_a_source_without_a_position_has_none(home: Checkpoint) -> None:
     entry.write_text('v1\n{"batchTimestampMs": 1}\n-\n{"tick": 4}')
     assert home.offsets(0) is None
     assert home.positions(0) == ("-", '{"tick": 4}')
+
+
+def stamped(home: Checkpoint, *stamps: int) -> list[int]:
+    """Seal batches with these times of the machine, oldest first; return their clocks."""
+    for batch, at in enumerate(stamps):
+        entry = home.spark / "offsets" / str(batch)
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        entry.write_text(f'v1\n{{"batchTimestampMs": {at}}}\n{{"tick": {batch}}}')
+        home.seal(batch)
+    return [home.clock(batch) for batch in range(len(stamps))]
+
+
+def test_a_clock_that_is_set_back_stands_still_until_it_is_reached_again(home: Checkpoint) -> None:
+    home.claim(ASKED, STAGES)
+    assert stamped(home, 100, 200, 50, 60, 210, 205) == [100, 200, 200, 200, 210, 210]
+    assert json.loads((home.folder / CLOCK).read_text()) == {"version": 1, "floors": [[2, 200], [5, 210]]}
+
+
+def test_a_repeated_batch_has_the_same_clock_also_when_older_entries_are_gone(home: Checkpoint) -> None:
+    home.claim(ASKED, STAGES)
+    before = stamped(home, 100, 200, 50, 60)
+    for batch in (0, 1):
+        (home.spark / "offsets" / str(batch)).unlink()
+    home.seal(3)
+    assert [home.clock(batch) for batch in (2, 3)] == before[2:] == [200, 200]
+
+
+def test_a_clock_that_was_never_set_back_needs_no_file(home: Checkpoint) -> None:
+    home.claim(ASKED, STAGES)
+    assert stamped(home, 100, 100, 250) == [100, 100, 250]
+    home.keep_clock()
+    assert not (home.folder / CLOCK).exists()
+
+
+def test_a_folder_of_before_continues_from_the_highest_clock_in_its_log(home: Checkpoint) -> None:
+    """Batch 1 ran before the clock was set back, by a version that kept no floors."""
+    home.claim(ASKED, STAGES)
+    stamped(home, 100, 500, 60, 70)
+    (home.folder / CLOCK).unlink()
+    home.keep_clock()
+    assert stamped(home, 100, 500, 60, 70, 80)[-1] == 500
+
+
+def test_a_damaged_file_of_floors_is_told(home: Checkpoint) -> None:
+    home.claim(ASKED, STAGES)
+    stamped(home, 100, 50)
+    (home.folder / CLOCK).write_text('{"version": 7}')
+    with pytest.raises(CheckpointMismatch, match="cannot read .*clock.json"):
+        home.clock(1)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from strandline.checkpoint.clock_floors import CLOCK
 from strandline.checkpoint.examine_logs import commits, offsets, query_id, source_logs
 from strandline.checkpoint.examine_state import state
 from strandline.checkpoint.file_copies import COPIES, Copies, copy_line, read_copies
@@ -13,9 +14,11 @@ from strandline.checkpoint.findings import Action, Examination, Finding, Health,
 from strandline.checkpoint.folder_lock import is_running
 from strandline.checkpoint.hadoop_checksums import is_checksum, of_checksum
 from strandline.checkpoint.job_folder import BACKFILL, EXTENT, read_identity
+from strandline.checkpoint.log_identities import LOGS
 from strandline.errors import CheckpointDamaged, CheckpointMismatch, SetupError
 
 _ABOUT: Final = "strandline.json"
+_INPUT_LOST: Final = "without it some of the input would be read twice, or not at all"
 _NOTES: Final = "notes.json"
 _LOOKS, _PAUSE = 5, 0.3
 _OF_SPARK: Final = ("commits", "metadata", "offsets", "sources", "state")
@@ -88,12 +91,16 @@ def _identity(look: Examination, lineage: str | None) -> Iterator[Finding]:
 
 def _looked_up_once(look: Examination) -> Iterator[Finding]:
     """Check what was looked up once when the job started. A second look would find other data."""
-    for name, what in ((EXTENT, "what bounded input holds"), (BACKFILL, "where history ends and the topic begins")):
+    for name, what, lost in (
+        (EXTENT, "what bounded input holds", _INPUT_LOST),
+        (BACKFILL, "where history ends and the topic begins", _INPUT_LOST),
+        (CLOCK, "the clock of the job, after that of the machine was set back", "without it elements may be late"),
+    ):
         data, acts = read_bytes(look.folder / name), look.restore(look.folder / name)
         if _is_json(data) if data is not None else not acts:
             continue
         problem = Problem.MISSING if data is None else Problem.TORN if data else Problem.EMPTY
-        means = "there is a copy" if acts else "without it some of the input would be read twice, or not at all"
+        means = "there is a copy" if acts else lost
         yield Finding(name, problem, what, means, goes_on=False, acts=acts)
 
 
@@ -105,6 +112,13 @@ def _own_files(look: Examination) -> Iterator[Finding]:
         yield Finding(
             _NOTES, Problem.TORN if notes else Problem.EMPTY, "the watermarks of the last batches", means, goes_on=True,
             acts=(Move(_NOTES),),
+        )  # fmt: skip
+    logs = read_bytes(look.folder / LOGS)
+    if logs is not None and not _is_json(logs):
+        means = "the next start stores those of now"
+        yield Finding(
+            LOGS, Problem.TORN if logs else Problem.EMPTY, "the identities of topics and tables", means, goes_on=False,
+            acts=(Move(LOGS),),
         )  # fmt: skip
     if read_bytes(look.folder / COPIES) == b"":
         acts: tuple[Action, ...] = (Move(COPIES),)

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from strandline.checkpoint.clock_floors import CLOCK
 from strandline.checkpoint.job_folder import BACKFILL, Checkpoint
+from strandline.checkpoint.log_identities import LOGS
 from strandline.errors import StateError
 
 _HELD: Final = ".held-"
@@ -32,7 +34,7 @@ def snapshot(home: Checkpoint) -> Iterator[Checkpoint]:
         names = [each.name for each in home.spark.iterdir() if each.name not in _FIRST]
         for name in (*_FIRST, *names):
             _link(home.spark / name, place / "spark" / name)
-        for about in ("strandline.json", "notes.json", BACKFILL):
+        for about in ("strandline.json", "notes.json", BACKFILL, CLOCK, LOGS):
             with contextlib.suppress(FileNotFoundError):
                 shutil.copy2(home.folder / about, place / about)
         yield Checkpoint(place)

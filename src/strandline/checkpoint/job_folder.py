@@ -11,6 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
+from strandline.checkpoint.clock_floors import CLOCK, clock_of, read_floors, with_floor
 from strandline.errors import CheckpointMismatch, SetupError
 from strandline.kernel.watermarks import FOREVER
 from strandline.plan.compile import FEWEST
@@ -144,9 +145,33 @@ class Checkpoint:
         return tuple(self._entry(batch).read_text().splitlines()[2:])
 
     def clock(self, batch: int) -> int:
-        """Return a batch's timestamp in milliseconds. Spark stores it, and repeats it when the batch is repeated."""
+        """Return a batch's clock in milliseconds: never smaller than that of an earlier batch, the same if repeated."""
+        return clock_of(self._stamp(batch), batch, read_floors(self.folder))
+
+    def _stamp(self, batch: int) -> int:
+        """Return the machine's time when Spark planned a batch. Spark stores it."""
         facts = json.loads(self._entry(batch).read_text().splitlines()[1])
         return int(facts["batchTimestampMs"])
+
+    def keep_clock(self) -> None:
+        """Keep the next batches from being earlier than any in Spark's log. Called at a start.
+
+        The log may be of a version that kept no floors, and the clock may have been set back before.
+        """
+        numbers = self._numbers("offsets")
+        if numbers and not read_floors(self.folder):
+            reached = max(map(self._stamp, numbers))
+            if reached > self._stamp(numbers[-1]):
+                self._set_floor(numbers[-1] + 1, reached)
+
+    def _raise_clock(self, batch: int, before: int | None) -> None:
+        """Set a floor if the machine's clock was set back since the batch before."""
+        reached = None if before is None else self.clock(before)
+        if reached is not None and self.clock(batch) < reached:
+            self._set_floor(batch, reached)
+
+    def _set_floor(self, batch: int, at: int) -> None:
+        write_durably(self.folder / CLOCK, with_floor(read_floors(self.folder), batch, at))
 
     def latest_offsets(self, source: int = 0) -> dict[str, Any]:
         """Return the offset of a source at the end of the newest batch."""
@@ -197,6 +222,7 @@ class Checkpoint:
         The offset of a file source is only a number. The files are in the source's own log, which is synced too.
         """
         before = self._before(batch)
+        self._raise_clock(batch, before)
         content = _synced(self._entry(batch))
         positions = content.decode().splitlines()[2:]
         earlier = [] if before is None else self._entry(before).read_text().splitlines()[2:]
@@ -217,7 +243,7 @@ class Checkpoint:
 
         These are the identity, what was looked up at the start, the schemas of state, and a batch's range.
         """
-        initial = [self.folder / name for name in (_ABOUT, EXTENT, BACKFILL)]
+        initial = [self.folder / name for name in (_ABOUT, EXTENT, BACKFILL, CLOCK)]
         if batch is None:
             return initial
         lasting = ("metadata", "state/*/_metadata/v2/[0-9]*", "state/*/_stateSchema/*/[0-9]*", "sources/*/0")

@@ -26,6 +26,7 @@ from strandline.model.arguments import checked
 from strandline.plan.endpoints import fields_of
 from strandline.ports.durable_files import remove, write_whole
 from strandline.ports.ledger import LedgerEntry
+from strandline.ports.local_path import local_path
 
 FORMATS: Final = ("parquet", "jsonl")
 _MOMENT: Final = pl.Datetime("ms", "UTC")
@@ -65,7 +66,7 @@ class DeadFiles:
 @checked
 def dead_files(path: str | Path, *, format: str = "parquet", mask: Iterable[str] = ()) -> DeadFiles:  # noqa: A002 - Spark's term
     """Send dead letters to a folder, a file per batch: `write(sink, dead=dead_files("dead/", format="jsonl"))`."""
-    return DeadFiles(str(path), format, fields_of(mask))
+    return DeadFiles(local_path(path, "dead_files"), format, fields_of(mask))
 
 
 @dataclass(frozen=True, slots=True)

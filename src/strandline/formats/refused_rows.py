@@ -7,7 +7,7 @@ from typing import Any, Final
 import polars as pl
 
 from strandline.kernel.blocks.block import OFFSET, PARTITION
-from strandline.kernel.blocks.python_values import row_as_json
+from strandline.kernel.blocks.python_values import python_rows, row_as_json
 from strandline.kernel.dead_letters import DETAIL, ENVELOPE, RAW, REASON, SINK_REFUSED, complete_envelopes, letters_of
 from strandline.ports.dead_letter_masking import outgoing
 
@@ -20,6 +20,11 @@ class Refused:
 
     row: Mapping[str, Any]
     detail: str
+
+
+def row_of(row: pl.DataFrame) -> dict[str, Any]:
+    """Return the only row of a frame; times outside Python's calendar as texts."""
+    return python_rows(row)[0]
 
 
 def refused_letters(

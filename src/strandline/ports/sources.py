@@ -56,6 +56,18 @@ class CommittingSource(Protocol):
 
 
 @runtime_checkable
+class IdentifiedSource(Protocol):
+    """A source whose logs have an identity, so that one that was deleted and made anew is told from the old one."""
+
+    def identities(self) -> "Mapping[str, str | None] | None":
+        """Return the identity of each log by its name; None for a log that does not exist.
+
+        Returns None if nothing can be asked now. A log whose system knows no identities is left out.
+        """
+        ...
+
+
+@runtime_checkable
 class BoundedSource(Protocol):
     """A source that can be read to an end. Its extent is looked up once, and stored before it is read."""
 

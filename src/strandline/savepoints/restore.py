@@ -19,7 +19,8 @@ from typing import Any, Final
 import polars as pl
 from pyspark.sql import SparkSession
 
-from strandline.checkpoint.job_folder import NO_OFFSET, Checkpoint, Identity
+from strandline.checkpoint.job_folder import NO_OFFSET, Checkpoint, Identity, write_durably
+from strandline.checkpoint.log_identities import LOGS, as_text, read_identities
 from strandline.errors import SavepointError
 from strandline.execution.block_addresses import address
 from strandline.kernel.blocks.column_types import to_polars
@@ -288,6 +289,10 @@ def _write(  # noqa: PLR0913, PLR0917 - all that a checkpoint is made of
                 shutil.copytree(log, home.spark / "sources" / str(number))
         if (plan := plan_in(found.folder)) is not None:
             keep(folder, plan)
+        logs = read_identities(found.folder)
+        kept = {number: logs[old] for number, old in enumerate(upgrade.sources) if old is not None and old in logs}
+        if kept:
+            write_durably(folder / LOGS, as_text(kept))
         marks = {number: each.progress.watermark for number, each in steps.items()}
         if len(marks) == len(stages.steps):
             home.note(found.manifest.batch, min(marks.values(), default=NEVER), marks)

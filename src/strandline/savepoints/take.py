@@ -10,7 +10,8 @@ import polars as pl
 from pyspark.sql import SparkSession
 
 from strandline.checkpoint.hardlink_snapshot import snapshot
-from strandline.checkpoint.job_folder import Checkpoint, Identity
+from strandline.checkpoint.job_folder import Checkpoint, Identity, write_durably
+from strandline.checkpoint.log_identities import LOGS, as_text, read_identities
 from strandline.errors import SavepointError
 from strandline.kernel.operator import Exported
 from strandline.kernel.state_export import export, with_group_numbers
@@ -47,6 +48,9 @@ def _written(spark: SparkSession, frozen: Checkpoint, draft: Draft, batch: int |
     plan = plan_in(frozen.folder)
     if plan is not None:
         keep(draft.at, plan_at(plan, frozen.positions(at)))
+    logs = read_identities(frozen.folder)
+    if logs:
+        write_durably(draft.at / LOGS, as_text(logs))
     noted = frozen.noted(at)
     epochs = () if noted is None else noted.epochs
     sinks = [

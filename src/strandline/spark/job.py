@@ -29,6 +29,7 @@ from strandline.spark.error_messages import innermost, translate_error
 from strandline.spark.job_observer import Observer
 from strandline.spark.progress import JobProgress, State, Status, progress_of
 from strandline.spark.service_monitor import FAILED_TASK, ServiceMonitor, TaskFailures
+from strandline.spark.sources.log_watch import LogWatch
 
 Listener = Callable[[Delivered], None]
 
@@ -82,6 +83,7 @@ class Job:
         observer: Observer | None = None,
         start_within: Duration | None = None,
     ) -> None:
+        self._logs: LogWatch | None = None
         self._checkpoint = checkpoint
         self._start_within = start_within
         self._started_at = time.monotonic()
@@ -133,6 +135,11 @@ class Job:
         """Return where the partitions of a source end, as its service has told lately."""
         return KnownEnds() if self._monitor is None else self._monitor.ends(scan)
 
+    def watch_logs(self, logs: LogWatch) -> LogWatch:
+        """Check the identities of the logs that the job reads from now on."""
+        self._logs = logs
+        return logs
+
     def hold(self) -> None:
         """Lock the folder against repair until the job has ended."""
         self._hold = share(self._checkpoint.folder)
@@ -150,6 +157,8 @@ class Job:
         self._query, self._sinks, self._backlog = query, sinks, backlog
         # Ctrl-C during a call to the JVM would break the call. So the thread that waits makes none.
         threading.Thread(target=self._watch, args=[query, then], daemon=True).start()
+        if self._logs is not None:
+            self._logs.watch(self._fail)
         if self._observer is not None:
             self._observer.started(_Latest(self), lambda: self.status, self.stop)
         if self._stopped or self.retry.stopping.is_set():
@@ -228,15 +237,35 @@ class Job:
             self._listener(batch)
         try:
             if self._budget_usage is not None:
-                self._budget_usage.spend(batch.output.progress.clock, batch.output.counts, batch.reasons)
+                progress, counts = batch.output.progress, batch.output.counts
+                self._budget_usage.spend(progress.clock, counts, batch.reasons, batch.refused)
         finally:
             if self._observer is not None:
                 self._observer.delivered(batch, None if self._budget_usage is None else self._budget_usage.spent)
 
     def failed(self, problem: StrandlineError) -> None:
         """Keep an error of the batch function. Spark would return only its text."""
-        if not (self._stopped and isinstance(problem, UNREACHABLE)):
+        if self._problem is None and not (self._stopped and isinstance(problem, UNREACHABLE)):
             self._problem = problem
+
+    def _fail(self, problem: StrandlineError) -> None:
+        """End the job with an error that was found beside its batches."""
+        self.failed(problem)
+        self.retry.stopping.set()
+        with self._switching:
+            query = self._query
+        if query is not None:
+            with contextlib.suppress(Py4JError, PySparkException, OSError):
+                query.stop()
+
+    def _look_for_replaced_logs(self, query: Query) -> None:
+        """Explain an error of Spark by a log that was made anew, which Spark only tells by its offsets."""
+        if self._logs is None or self._problem is not None or query.exception() is None:
+            return
+        try:
+            self._logs.check()
+        except StrandlineError as problem:
+            self.failed(problem)
 
     def _report_wait(self, problem: RunError | None) -> None:
         """Count that a batch waits for a sink or a registry, or goes on."""
@@ -353,15 +382,18 @@ class Job:
     def _watch(self, query: Query, then: Next | None) -> None:
         try:
             query.awaitTermination()
-            if then is not None and query.exception() is None:
+            if then is not None and query.exception() is None and self._problem is None:
                 self._start_next(then)
-        except PySparkException:
-            pass  # the query keeps it for await_end
+            self._look_for_replaced_logs(self._query or query)
+        except PySparkException:  # the query keeps it for await_end
+            self._look_for_replaced_logs(self._query or query)
         except (Py4JError, OSError):
             self._jvm_gone = True
         finally:
             self._terminated.set()
             self._end_watch()
+            if self._logs is not None:
+                self._logs.end()
             self.release()
             self._report_end()
 
@@ -410,6 +442,8 @@ class Job:
         if query is not None:
             query.stop()
             self._report_end()
+        if self._logs is not None:
+            self._logs.end()
         for sink in self._sinks:
             sink.close()
         self.release()

@@ -62,6 +62,7 @@ from strandline.spark.patches.table import ANY_SESSION, apply_patches
 from strandline.spark.portable_functions import require_portable
 from strandline.spark.resume import refuse_lost, refuse_unread
 from strandline.spark.sources.heartbeat import heartbeat
+from strandline.spark.sources.log_watch import LogWatch
 from strandline.spark.sources.read_in_task import passes_no_row
 from strandline.spark.sources.source_extent import (
     Extent,
@@ -144,10 +145,11 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
         job.begin(stages)
         _refuse_missing(home, stages)
         refuse_lost(home, stages, job.retry)
+        logs = job.watch_logs(LogWatch.begun(home, stages))
         session, opened = _session_and_sinks(stages, identity, spark, settings, java, job, waits=limit is not None)
         job.watch_tasks(task_failures(session, job.groups))
         runner = _Run(
-            session, stages, home, identity, opened, job, heartbeat_seconds, pause, measures=observer is not None
+            session, stages, home, identity, opened, job, heartbeat_seconds, pause, logs, measures=observer is not None
         )
         job.hold()
         if backfill_request is not None:
@@ -174,6 +176,7 @@ class _Run:
     job: Job
     heartbeat_seconds: float
     every: str
+    logs: LogWatch
     measures: bool = False
 
     def stream(self, *, available_now: bool, seam: Seam | None = None) -> StreamingQuery:
@@ -181,6 +184,7 @@ class _Run:
         # Spark starts a Python process for the heartbeat. Sources are set up at the same time.
         ticks = BackgroundTask(lambda: heartbeat(self.session, every=every, drain=drain, live=live))
         carried = translate(self.stages, self.session, ticks.result, seam=seam, writers=writers_of(self.opened))
+        self.home.keep_clock()
         ranges = with_copies(self.home, self.identity.lineage)
         # No check is left that could fail, so the sinks are claimed, while Spark plans the first batch.
         deliver = BackgroundTask(lambda: self._deliver(ranges))
@@ -229,7 +233,7 @@ class _Run:
 
     def at_once(self, extent: Extent) -> Query:
         with_copies(self.home, self.identity.lineage)
-        deliver = self._deliver(SingleRange(self.home, extent, self.stages))
+        deliver = self._deliver(SingleRange(self.home, extent, self.stages, self.logs))
         frame = all_at_once(self.stages, extent, self.session, writers_of(self.opened))
         return Query(
             self.session, lambda: deliver(frame, 0), self.identity.lineage, ends_of(extent, self.stages)
@@ -241,7 +245,7 @@ class _Run:
     def _deliver(self, ranges: Ranges) -> Deliver:
         deliverer = Deliverer(
             self.session, self.stages, self.opened, ranges, self.identity, self.job.delivered, self.job.retry,
-            measures=self.measures, ends=self.job.ends,
+            measures=self.measures, ends=self.job.ends, logs=self.logs,
         )  # fmt: skip
         return _keeping_errors(deliverer, self.job)
 

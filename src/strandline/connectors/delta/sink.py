@@ -122,6 +122,8 @@ def delta(
     chosen = Mode(mode or (Mode.UPSERT if columns else Mode.APPEND))
     if not str(path):
         raise InvalidStep("the table has no path", hint="give a path")
+    if str(path).startswith("memory:"):
+        raise InvalidStep(f"the table {path} is gone when the process ends", hint="give a path, or an object store")
     if columns and chosen is Mode.APPEND:
         raise InvalidStep("appended rows have no key", hint='leave out key, or write mode="upsert"')
     return Delta(str(path).rstrip("/"), chosen, columns, evolve, tuple((options or {}).items()))

@@ -81,6 +81,10 @@ class DeltaRows:
         _refuse_missing_columns(table, self)
         return int(table.version())
 
+    def identities(self) -> Mapping[str, str | None]:
+        """Return the table's id."""
+        return {self.name: str(open_table(self.path, None, self._options()).metadata().id)}
+
     def within(self, extent: int) -> "DeltaRows":
         return replace(self, version=extent)
 

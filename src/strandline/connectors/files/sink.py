@@ -25,6 +25,7 @@ from strandline.ports.crash_points import crash_point
 from strandline.ports.durable_files import sync_folder
 from strandline.ports.file_stamps import label, show
 from strandline.ports.ledger import LedgerEntry, Recorded, Written, judge
+from strandline.ports.local_path import local_path
 from strandline.ports.sinks import Stamp
 
 _ATTEMPTS: Final = 100
@@ -76,7 +77,7 @@ def folder(path: str | Path, *, format: str = "parquet", evolve: bool = False) -
     The folder's log says which files are live: `read_manifested` reads them, `manifested_files` lists them, and
     `compact` merges small ones. `evolve` allows adding columns.
     """
-    return Folder(str(path), format, evolve)
+    return Folder(local_path(path, "folder"), format, evolve)
 
 
 @dataclass(frozen=True, slots=True)

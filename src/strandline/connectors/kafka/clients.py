@@ -182,14 +182,17 @@ def admin_of(servers: str, security: Security) -> Any:
 
 
 def partitions(client: Any, topic: str) -> list[int]:
-    """List the partitions of a topic; empty if there is no such topic."""
+    """List the partitions of a topic; empty if there is no such topic.
+
+    The request names no topic: a broker may create one that it is asked about.
+    """
     from confluent_kafka import KafkaException
 
     try:
-        metadata = client.list_topics(topic, ANSWER_WITHIN_SECONDS).topics[topic]
+        metadata = client.list_topics(timeout=ANSWER_WITHIN_SECONDS).topics.get(topic)
     except KafkaException as problem:
         raise SinkUnavailable("the broker does not respond", detail=problem.args[0].str()) from None
-    return [] if metadata.error is not None else sorted(metadata.partitions)
+    return [] if metadata is None or metadata.error is not None else sorted(metadata.partitions)
 
 
 def ends(admin: Any, topics: Iterable[str]) -> dict[str, dict[str, int]]:

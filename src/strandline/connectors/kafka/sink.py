@@ -26,7 +26,7 @@ from strandline.connectors.kafka.encode_rows import (
 from strandline.connectors.kafka.ledger import Ledger, Record
 from strandline.connectors.kafka.security import Security
 from strandline.connectors.kafka.topic_admin import Topics, prepare_topics
-from strandline.errors import Fenced, InvalidStep, SinkError, SinkUnavailable
+from strandline.errors import Fenced, InvalidStep, SinkUnavailable
 from strandline.formats.json.write_rows import as_json
 from strandline.formats.refused_rows import Refused, refused_letters
 from strandline.formats.sink_columns import names_beside, to_sink_rows
@@ -41,8 +41,6 @@ from strandline.ports.ledger import LedgerEntry, Recorded, Written, judge
 
 FENCED_ATTEMPTS: Final = 3
 """How often in a row a batch may find its producer fenced although no other driver has claimed the sink."""
-MOST_REFUSED: Final = 100
-"""At this many refused rows with none accepted, the batch fails: the topic is misconfigured, not the rows."""
 _WINDOW: Final = ("window_start", "window_end")
 
 
@@ -173,12 +171,6 @@ class OpenKafka:
     def _send(self, writer: Writer, output: Output, entry: LedgerEntry, ledger: Sequence[Record]) -> Written:
         """Write rows, late elements, dead letters and ledger entries, all or none. Refused rows become dead letters."""
         batch = self._batch(output, entry)
-        if len(batch.refused) >= MOST_REFUSED and not batch.records:
-            raise SinkError(
-                f"{self._name}: all {len(batch.refused)} rows of a batch were refused",
-                detail=batch.refused[-1].detail,
-                hint="raise the topic's limits or change what the pipeline writes; the next start retries the batch",
-            )
         letters = self._letters(output, entry, batch.refused)
         writer.write([*batch.records, *letters, *ledger], lambda: crash_point("C9"))
         return Written(refused=len(batch.refused))

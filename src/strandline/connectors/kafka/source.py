@@ -11,6 +11,7 @@ from strandline.connectors.kafka.end_offsets import EndOffsets, Offsets, by_part
 from strandline.connectors.kafka.security import Security, server_list
 from strandline.connectors.kafka.topic_admin import largest_record, refuse_missing_topics
 from strandline.connectors.kafka.topic_extent import Slice, slice_of
+from strandline.connectors.kafka.topic_ids import topic_ids
 from strandline.errors import InvalidStep, LostRecords
 from strandline.kernel.blocks.binary_views import LONGEST
 from strandline.letters.store import Marks, Redrive
@@ -227,6 +228,8 @@ class Kafka:
         options |= {
             "kafka.bootstrap.servers": self.servers,
             "kafka.isolation.level": "read_committed",
+            # Java's consumer lets a broker create a topic that it asks about, with the broker's default settings.
+            "kafka.allow.auto.create.topics": "false",
             **_FETCH_OPTIONS,
             "subscribePattern" if self.is_pattern else "subscribe": ",".join(self.topics),
             "failOnDataLoss": str(not self.goes_on_after_loss).lower(),
@@ -278,6 +281,15 @@ class Kafka:
                 detail=f"{lost}: the topic's retention is shorter than the time the job was stopped",
                 hint="kafka(…, on_lost='continue') skips them; otherwise restore the topic",
             )
+
+    def identities(self) -> Mapping[str, str | None] | None:
+        """Return the id of each topic, None for one that does not exist."""
+        if not consumer_groups.is_installed():
+            return None
+        found = topic_ids(self.servers, self.security, self.topics, pattern=self.is_pattern)
+        if found is None or not (self.is_pattern or self.goes_on_after_loss):
+            return found
+        return {name: each for name, each in found.items() if each is not None}
 
     def not_redrivable(self, letters: "pl.DataFrame") -> dict[str, str]:
         """Explain which dead letters cannot be redriven to their topics."""

@@ -11,8 +11,16 @@ from strandline.formats.sink_columns import Column, Kind, SinkRows
 
 
 class Refusal(Exception):
-    """Raised when the database refuses rows: a constraint, a type, a length. Holds its message without the
-    statement."""
+    """Raised when the database refuses a statement for its content: a constraint, a type, a length, a limit.
+
+    Every error is a Refusal that is not about the state of the connection or the server. Holds the database's message
+    without the statement.
+    """
+
+    def __init__(self, message: str, *, race: bool = False) -> None:
+        super().__init__(message)
+        self.race = race
+        """Whether another writer may have added the same key meanwhile, so that another attempt finds its row."""
 
 
 @dataclass(frozen=True, slots=True)

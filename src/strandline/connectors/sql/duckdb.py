@@ -17,6 +17,7 @@ from strandline.model.arguments import checked
 from strandline.model.elements import BEGINNING, END
 from strandline.plan.endpoints import Ledgered, UpsertKey
 from strandline.plan.stages import Deliver
+from strandline.ports.local_path import local_path
 
 Result = TypeVar("Result")
 
@@ -96,6 +97,7 @@ def duckdb(
     mode: Mode | str | None = None,
     key: Iterable[str] | None = None,
     evolve: bool = False,
+    on_refused: str = "stop",
 ) -> DuckDb:
     """Write panes to a DuckDB file: `duckdb("scores.duckdb", table="totals")`. No other process can read it while the
     job runs.
@@ -103,7 +105,7 @@ def duckdb(
     By default every pane is appended, and the view `totals_now` shows the latest answers. With `mode="upsert"` or a
     `key` the table itself holds the latest answers. `evolve` allows adding columns to an existing table.
     """
-    return DuckDb(str(path), table_of(table, mode, key, evolve))
+    return DuckDb(local_path(path, "duckdb"), table_of(table, mode, key, evolve, on_refused))
 
 
 class DuckDbFile:
@@ -119,6 +121,8 @@ class DuckDbFile:
         try:
             self._connection = engine.connect(path)
             self._connection.execute("SET TimeZone = 'UTC'")
+            # A name that is no table must not be taken for a variable of this program or a file.
+            self._connection.execute("SET python_enable_replacements = false")
         except (engine.Error, OSError) as problem:
             detail = str(problem).partition("\n")[0]
             raise SinkError(
@@ -190,7 +194,9 @@ class DuckDbFile:
         engine = _engine()
         try:
             found = act()
-        except (engine.DataError, engine.IntegrityError) as problem:
+        except (engine.OperationalError, engine.FatalException, engine.InternalException):
+            raise  # about the file or the engine
+        except engine.Error as problem:
             raise Refusal(_first_line(problem)) from None
         self._done.append(act)
         return found

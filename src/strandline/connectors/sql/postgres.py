@@ -12,8 +12,9 @@ from strandline.connectors.sql.binary_copy import binary_form, has_binary_form
 from strandline.connectors.sql.conninfo import Place, place_of
 from strandline.connectors.sql.dead_letters import TableLetters
 from strandline.connectors.sql.dialect import Refusal, Traits
+from strandline.connectors.sql.postgres_schema import choose_schema
 from strandline.connectors.sql.sink import Mode, OpenSql, Table, open_table, table_of
-from strandline.errors import SinkError, SinkUnavailable
+from strandline.errors import InvalidStep, SinkError, SinkUnavailable
 from strandline.formats.secrets import Secret
 from strandline.formats.sink_columns import Column, Kind, SinkRows
 from strandline.model.arguments import checked
@@ -34,9 +35,10 @@ _INDEX_LOOKUPS: Final = "; ".join(
     for way in ("enable_hashjoin", "enable_mergejoin", "enable_seqscan", "enable_material", "jit")
 )
 """Planner settings for lookups by index only, without JIT: compiling a statement takes longer than running it."""
-_PERMANENT: Final = ("28", "3D", "3F", "42", "0A", "25006")
-"""SQLSTATE prefixes of permanent errors: authorization, database, schema, statement, unsupported feature, read-only
-server."""
+_TRANSIENT: Final = ("08", "40", "53", "55", "57", "58")
+"""SQLSTATE classes that may pass: connection, rolled back, resources, object in use, operator, system."""
+_OF_THE_CONNECTION: Final = ("25", "28", "3D")
+"""SQLSTATE classes about the connection's user, database or transaction, which no row can cause."""
 _TYPES: Final = {
     Kind.INTEGER: "bigint", Kind.WIDE: "numeric(39, 0)", Kind.REAL: "double precision", Kind.BOOLEAN: "boolean",
     Kind.BINARY: "bytea", Kind.INSTANT: "timestamptz", Kind.MOMENT: "timestamptz", Kind.WALL: "timestamp",
@@ -62,6 +64,8 @@ class Postgres(Ledgered):
     place: Place
     table: Table
     schema: str | None = None
+    create_schema: bool = False
+    """Whether a schema that does not exist is created when the sink is opened."""
 
     @property
     def name(self) -> str:
@@ -85,36 +89,43 @@ class Postgres(Ledgered):
         return self.table.key
 
     def open(self, output: Deliver) -> OpenSql:
-        return open_table(self.database(), self.table, output, self.name)
+        return open_table(self.database(create_schema=self.create_schema), self.table, output, self.name)
 
     def letters(self) -> TableLetters:
         """Open the dead letters beside the panes."""
         place = str(self.place) if self.schema is None else f"{self.place}, schema {self.schema}"
         return TableLetters(place, f"{self.table.name}_dead", self.database)
 
-    def database(self) -> "PostgresDatabase":
-        """Open a new connection."""
-        return PostgresDatabase(self.place, self.schema)
+    def database(self, *, create_schema: bool = False) -> "PostgresDatabase":
+        """Open a new connection. Readers never create the schema."""
+        return PostgresDatabase(self.place, self.schema, create_schema=create_schema)
 
 
 @checked
-def postgres(
+def postgres(  # noqa: PLR0913 - one option each
     table: str,
     *,
     dsn: str | Secret,
     password: str | Secret | None = None,
     schema: str | None = None,
+    create_schema: bool = False,
     mode: Mode | str | None = None,
     key: Iterable[str] | None = None,
     evolve: bool = False,
+    on_refused: str = "stop",
 ) -> Postgres:
     """Write panes to PostgreSQL: `postgres("totals", dsn="postgresql://me@localhost/scores")`.
 
     Secrets are references: `password="env:PGPASSWORD"`, or the whole `dsn="env:DATABASE_URL"`. By default every pane is
     appended, and the view `totals_now` shows the latest answers. With `mode="upsert"` or a `key` the table itself holds
-    them. `evolve` allows adding columns to an existing table.
+    them. `evolve` allows adding columns to an existing table. Tables are in the first existing schema of the server's
+    search path, or in `schema`, which must exist unless `create_schema=True`.
     """
-    return Postgres(place_of(dsn, password), table_of(table, mode, key, evolve), schema)
+    if schema is not None and (not schema or schema.startswith("pg_")):
+        raise InvalidStep(f"{schema!r} is no schema for tables", hint="name another schema, or leave schema out")
+    if create_schema and schema is None:
+        raise InvalidStep("create_schema=True needs a schema", hint="name it: schema=…")
+    return Postgres(place_of(dsn, password), table_of(table, mode, key, evolve, on_refused), schema, create_schema)
 
 
 class PostgresDatabase:
@@ -128,14 +139,14 @@ class PostgresDatabase:
         update_room=" WITH (fillfactor = 50)",
     )
 
-    def __init__(self, place: Place, schema: str | None) -> None:
+    def __init__(self, place: Place, schema: str | None, *, create_schema: bool = False) -> None:
         self._place, self._schema = place, schema
         self._connection: psycopg.Connection[Any] | None = None
         self._staged: tuple[str, dict[str, str]] | None = None
         """The table that rows are staged for, and the types of the staged columns."""
-        self._open()
+        self._open(create_schema=create_schema)
 
-    def _open(self) -> "psycopg.Connection[Any]":
+    def _open(self, *, create_schema: bool = False) -> "psycopg.Connection[Any]":
         if self._connection is not None and not self._connection.closed:
             return self._connection
         self._staged = None
@@ -144,14 +155,21 @@ class PostgresDatabase:
         connection.execute(f"SET idle_in_transaction_session_timeout = '{_IDLE_SECONDS}s'")
         connection.execute(f"SET lock_timeout = '{_LOCKED_SECONDS}s'")
         connection.execute("SET timezone = 'UTC'")
+        # Rows are sent as UTF-8. In a database of another encoding the client's default would store other characters.
+        connection.execute("SET client_encoding = 'UTF8'")
+        # A later statement of a transaction must find what another job has committed meanwhile.
+        connection.execute("SET default_transaction_isolation = 'read committed'")
         # Staged rows beyond this size spill to a file. Unused buffers are not allocated.
         connection.execute("SET temp_buffers = '64MB'")
         # A commit must survive a power failure, whatever the server's default is.
         connection.execute(
             "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
         )
-        if self._schema is not None:
-            connection.execute(f"SET search_path = {self.quoted(self._schema, connection)}, pg_temp")
+        try:
+            choose_schema(connection, self._schema, str(self._place), create=create_schema)
+        except BaseException:
+            connection.close()
+            raise
         self._connection = connection
         return connection
 
@@ -190,15 +208,11 @@ class PostgresDatabase:
 
     def _to_sink_error(self, problem: "Refusal | psycopg.Error") -> SinkError:
         """Convert an error: transient ones, such as a restart, a lock or a full disk, become SinkUnavailable."""
-        import psycopg
 
         if isinstance(problem, Refusal):
             return SinkError(f"{self._place} refused a batch", detail=str(problem))
         detail = server_message(problem)
-        transient = isinstance(problem, psycopg.OperationalError) and not (problem.sqlstate or "").startswith(
-            _PERMANENT
-        )
-        if transient:
+        if _is_transient(problem):
             if self._connection is not None and problem.sqlstate is None:
                 self._connection.close()
             return SinkUnavailable(f"{self._place} cannot be written now", detail=detail)
@@ -294,12 +308,27 @@ def _driver_placeholders(statement: str) -> str:
 
 @contextmanager
 def _convert_refusals() -> Iterator[None]:
+    """Take every error for one of the rows that is not about the connection or the server."""
     import psycopg
 
     try:
         yield
-    except (psycopg.DataError, psycopg.IntegrityError) as problem:
-        raise Refusal(server_message(problem)) from None
+    except psycopg.Error as problem:
+        state = problem.sqlstate or ""
+        lost = not state and isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError)
+        if lost or state.startswith((*_TRANSIENT, *_OF_THE_CONNECTION)):
+            raise
+        race = isinstance(problem, psycopg.errors.UniqueViolation)
+        raise Refusal(server_message(problem), race=race) from None
+
+
+def _is_transient(problem: "psycopg.Error") -> bool:
+    """Whether an error may pass: a lost connection, a restart, a lock, a full disk, a lost race."""
+    import psycopg
+
+    if problem.sqlstate is None:
+        return isinstance(problem, psycopg.OperationalError)
+    return problem.sqlstate.startswith(_TRANSIENT)
 
 
 def server_message(problem: "psycopg.Error") -> str:

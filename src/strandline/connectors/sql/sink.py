@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from strandline.connectors.sql.dialect import Dialect
-from strandline.connectors.sql.isolate_bad_rows import write_isolating_refused
+from strandline.connectors.sql.dialect import Dialect, Refusal
+from strandline.connectors.sql.isolate_bad_rows import LEAST, Isolation, Put
 from strandline.connectors.sql.tables import create_now_view, fit, refuse_long_names, refuse_misfit
 from strandline.connectors.sql.upserts import Upsert
 from strandline.errors import InvalidStep, SinkError
@@ -37,6 +37,10 @@ KEPT: Final = 1_000
 
 _LEDGER: Final = "strandline_ledger"
 _DRIVERS: Final = "strandline_drivers"
+_RESERVED: Final = (
+    _LEDGER, _DRIVERS, "strandline_staging", "strandline_rows", "strandline_redrives", "strandline_redriven",
+)  # fmt: skip
+"""Names of Strandline's own tables. A temporary table hides a permanent one of its name."""
 _TEXTS: Final = ("digest", "counts", "committed", "starts", "ends", "output")
 _ENTRY: Final = tuple(Column(name, Kind.TEXT if name in ("lineage", "sink", *_TEXTS) else Kind.INTEGER) for name in (
     "lineage", "sink", "batch", "epoch", "digest", "watermark_ms", "clock_ms", "counts", "committed", "starts", "ends",
@@ -51,6 +55,13 @@ class Mode(StrEnum):
     UPSERT = "upsert"
 
 
+class OnRefused(StrEnum):
+    """What to do about a table that has never accepted a row, and refuses all of them."""
+
+    STOP = "stop"
+    CONTINUE = "continue"
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A sink's table settings."""
@@ -60,6 +71,7 @@ class Table:
     key: tuple[str, ...] = ()
     """Key columns by their public names; if empty, the panes' keys and windows."""
     evolve: bool = False
+    on_refused: OnRefused = OnRefused.STOP
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -75,15 +87,25 @@ class Table:
         return f"the view {self.name}_now" if self.mode is Mode.APPEND else None
 
 
-def table_of(name: str, mode: Mode | str | None, key: Iterable[str] | None, evolve: bool) -> Table:
+def table_of(
+    name: str,
+    mode: Mode | str | None,
+    key: Iterable[str] | None,
+    evolve: bool,
+    on_refused: OnRefused | str = OnRefused.STOP,
+) -> Table:
     """Check a table's settings; with a key, the default mode is upsert."""
     columns = () if key is None else (key,) if isinstance(key, str) else tuple(key)
     chosen = Mode(mode or (Mode.UPSERT if columns else Mode.APPEND))
     if not name:
         raise InvalidStep("the table has no name", hint="name the table")
+    if name.lower() in _RESERVED:
+        raise InvalidStep(f"the table name {name!r} is reserved", hint="choose another name")
     if columns and chosen is Mode.APPEND:
         raise InvalidStep("appended rows have no key", hint='leave out key, or write mode="upsert"')
-    return Table(name, chosen, columns, evolve)
+    if on_refused not in list(OnRefused):
+        raise InvalidStep(f"unknown on_refused {on_refused!r}", hint="choose stop or continue")
+    return Table(name, chosen, columns, evolve, OnRefused(on_refused))
 
 
 def open_table(database: Dialect, table: Table, output: Deliver, name: str) -> "OpenSql":
@@ -105,6 +127,8 @@ class OpenSql:
         self._fitted: set[tuple[str, tuple[Column, ...]]] = set()
         """Tables and columns that fit, as of the last committed transaction."""
         self._fitted_now: set[tuple[str, tuple[Column, ...]]] = set()
+        self._only_refused: dict[str, int] = {}
+        """For each table that has accepted no row since the start, how many it has refused."""
         self._letter_sink: Callable[[pl.DataFrame, LedgerEntry], None] | None = None
         if table.mode is Mode.UPSERT and not table.key and output.keys is None:
             raise InvalidStep(
@@ -182,11 +206,24 @@ class OpenSql:
             else:
                 self._letter_sink(rejected, entry)
         if letters:
-            dead = _acceptable(pl.concat(letters, how="diagonal_relaxed"))
-            dead_refused = self._add(self._table.name + "_dead", dead, entry.batch, widen=True)[1]
-            if dead_refused:
-                raise SinkError(f"{self._name} refused a dead letter", detail=dead_refused[0].detail)
+            self._write_letters(_acceptable(pl.concat(letters, how="diagonal_relaxed")), entry.batch)
         return Written(refused=len(refused))
+
+    def _write_letters(self, letters: pl.DataFrame, batch: int) -> None:
+        """Write dead letters; if some are refused, write all with texts in ASCII, which any encoding can hold."""
+        table = self._table.name + "_dead"
+        known = to_sink_rows(letters, batch)
+        self._fit(table, known.columns, widen=True)
+        try:
+            with self._database.savepoint():
+                self._database.load(table, known)
+        except Refusal:
+            plain = to_sink_rows(letters.with_columns(_in_ascii(name) for name in _texts_of(letters)), batch)
+            try:
+                with self._database.savepoint():
+                    self._database.load(table, plain)
+            except Refusal as problem:
+                raise SinkError(f"{self._name} refused a dead letter", detail=str(problem)) from None
 
     def _refused_letters(self, refused: list[Refused], clock: int, entry: LedgerEntry) -> pl.DataFrame:
         return refused_letters(refused, sink=self._name, lineage=entry.lineage, clock=clock, mask=self._mask)
@@ -210,19 +247,38 @@ class OpenSql:
         latest = latest_rows(panes, [internal.get(name, name) for name in key])
         upsert = Upsert(self._table.name, key, window)
         gone, rows = to_sink_rows(latest.gone, batch), to_sink_rows(latest.rows, batch)
-        upsert.remove(self._database, gone)
-        return write_isolating_refused(
-            rows.rows, lambda some: upsert.put(self._database, rows.only(some)), self._database.savepoint
-        )
+        removed = Isolation(lambda some: upsert.remove(self._database, gone.only(some)), self._database.savepoint)
+        if gone.rows.height:
+            removed.write(gone.rows, lambda _: None)
+        put = self._isolated(self._table.name, rows, lambda some: upsert.put(self._database, rows.only(some)))
+        return [*removed.refused, *put]
 
     def _add(self, table: str, frame: pl.DataFrame, batch: int, *, widen: bool) -> tuple[bool, list[Refused]]:
         """Add rows; return whether these columns are new to the table, and the refused rows."""
         incoming = to_sink_rows(frame, batch)
         first = self._fit(table, incoming.columns, widen=widen)
-        put = self._database.load
-        return first, write_isolating_refused(
-            incoming.rows, lambda rows: put(table, incoming.only(rows)), self._database.savepoint
-        )
+        return first, self._isolated(table, incoming, lambda rows: self._database.load(table, incoming.only(rows)))
+
+    def _isolated(self, table: str, incoming: SinkRows, put: Put) -> list[Refused]:
+        """Write rows; return those that the table refuses, or raise if it refuses everything."""
+        isolation = Isolation(put, self._database.savepoint)
+        isolation.write(incoming.rows, lambda refused: self._refuse_wrong(table, refused))
+        only_refused = self._only_refused.get(table, 0) + len(isolation.refused)
+        self._only_refused[table] = 0 if isolation.taken else only_refused
+        return isolation.refused
+
+    def _refuse_wrong(self, table: str, refused: list[Refused]) -> None:
+        """Raise if a table has never accepted a row, and refused so many that it is wrong, not the rows."""
+        count = self._only_refused.get(table, 0) + len(refused)
+        if count < LEAST or self._table.on_refused is OnRefused.CONTINUE:
+            return
+        if not self._database.execute(f"SELECT 1 FROM {self._database.quoted(table)} LIMIT 1"):
+            raise SinkError(
+                f"the table {table!r} is empty, and refused each of {count} rows",
+                detail=refused[-1].detail,
+                hint="change the table to accept the pipeline's rows, and the next start tries the batch again; or "
+                'let all refused rows become dead letters: on_refused="continue"',
+            )
 
     def _fit(self, table: str, columns: tuple[Column, ...], *, widen: bool, unique: tuple[str, ...] = ()) -> bool:
         """Make the table fit; return True if these columns are seen for the first time."""
@@ -299,6 +355,17 @@ def _acceptable(letters: pl.DataFrame) -> pl.DataFrame:
     at = pl.col(AT)
     ends = pl.when(at < FIRST_MS).then(pl.lit(NEVER)).when(at > LAST_MS).then(pl.lit(FOREVER))
     return cleaned.with_columns(ends.otherwise(at).alias(AT))
+
+
+def _texts_of(letters: pl.DataFrame) -> list[str]:
+    return [name for name, kind in letters.schema.items() if kind == pl.String]
+
+
+def _in_ascii(name: str) -> pl.Expr:
+    """Escape the characters of a text column that are not in ASCII."""
+    return pl.col(name).map_elements(
+        lambda text: text.encode("ascii", "backslashreplace").decode(), return_dtype=pl.String
+    )
 
 
 def _refuse_unknown(key: tuple[str, ...], rows: SinkRows, sink: str) -> None:

@@ -18,8 +18,15 @@ from strandline.model.arguments import checked
 from strandline.model.elements import BEGINNING, END
 from strandline.plan.endpoints import Ledgered, UpsertKey
 from strandline.plan.stages import Deliver
+from strandline.ports.local_path import local_path
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+_OF_THE_FILE: Final = (
+    *_BUSY, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_SCHEMA,
+)  # fmt: skip
+"""Error codes about the file, the lock or the memory, which no row can cause."""
 _STAGING: Final = "temp.strandline_staging"
 _TEXT: Final = "%Y-%m-%d %H:%M:%S%.3f"
 _TIMES: Final = (Kind.INSTANT, Kind.MOMENT, Kind.WALL, Kind.DATE, Kind.TIME, Kind.UNKNOWN)
@@ -82,13 +89,14 @@ def sqlite(
     mode: Mode | str | None = None,
     key: Iterable[str] | None = None,
     evolve: bool = False,
+    on_refused: str = "stop",
 ) -> Sqlite:
     """Write panes to a SQLite file: `sqlite("scores.db", table="totals")`.
 
     By default every pane is appended, and the view `totals_now` shows the latest answers. With `mode="upsert"` or a
     `key` the table itself holds the latest answers. `evolve` allows adding columns to an existing table.
     """
-    return Sqlite(str(path), table_of(table, mode, key, evolve))
+    return Sqlite(local_path(path, "sqlite"), table_of(table, mode, key, evolve, on_refused))
 
 
 class SqliteFile:
@@ -151,9 +159,15 @@ class SqliteFile:
         self._connection.execute("SAVEPOINT strandline")
         try:
             yield
-        except Refusal:
-            self._connection.execute("ROLLBACK TO strandline")
+        except Refusal as problem:
             self._staged = ()
+            if not self._connection.in_transaction:
+                raise SinkError(
+                    f"a table of {self._path} ends the whole transaction when it refuses a row",
+                    detail=str(problem),
+                    hint="leave ON CONFLICT ROLLBACK and RAISE(ROLLBACK) out of its definition",
+                ) from None
+            self._connection.execute("ROLLBACK TO strandline")
             raise
         finally:
             if self._connection.in_transaction:
@@ -201,7 +215,12 @@ class SqliteFile:
 def _convert_refusals() -> Iterator[None]:
     try:
         yield
-    except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, OverflowError) as problem:
+    except sqlite3.Error as problem:
+        code = getattr(problem, "sqlite_errorcode", None)
+        if (code is not None and (code & 0xFF) in _OF_THE_FILE) or "closed database" in str(problem):
+            raise
+        raise Refusal(str(problem)) from None
+    except OverflowError as problem:
         raise Refusal(str(problem)) from None
 
 

@@ -15,7 +15,7 @@ from strandline.connectors.valkey.chunks import KEY, NUMBER, VALUE, Part, empty_
 from strandline.connectors.valkey.encode_rows import key_of, keys_for, values_of, versions_of
 from strandline.connectors.valkey.lua_scripts import LedgerState, ScriptCalls
 from strandline.connectors.valkey.server import Server
-from strandline.errors import InvalidStep, SinkError
+from strandline.errors import InvalidStep
 from strandline.formats.json.write_rows import as_json
 from strandline.formats.refused_rows import Refused, refused_letters
 from strandline.formats.sink_columns import names_beside, to_sink_rows
@@ -31,8 +31,6 @@ from strandline.ports.ledger import LedgerEntry, Recorded, Written, judge
 
 LARGEST: Final = 64 * 1024 * 1024
 """Longer rows are refused: one of 512 MB would end the connection, at every attempt."""
-MOST_REFUSED: Final = 100
-"""If this many rows are refused and none is accepted, the batch fails: the prefix belongs to another application."""
 _KEPT_BYTES: Final = 64 * 1024
 _FOREIGN: Final = "the key holds a value that is not of this sink"
 
@@ -98,7 +96,6 @@ class OpenValkey:
         whole = replace(whole, dead=(*whole.dead, *self._letters(recorded, output, entry)))
         while found := self._calls.commit(output, entry, seen, staged, whole):
             whole = batch.refuse(whole, found, entry.batch)
-            self._refuse_all(batch)
             more = batch.refused[len(recorded) :]
             whole = replace(whole, dead=(*whole.dead, *self._letters(more, output, entry)))
             recorded = batch.refused.copy()
@@ -125,7 +122,6 @@ class OpenValkey:
             while found := self._calls.write(entry, part):
                 part = batch.refuse(part, found, entry.batch)
             crash_point("C9")
-        self._refuse_all(batch)
         if batch.refused:
             self._calls.write(entry, Part(dead=self._letters(batch.refused, output, entry)))
         self._calls.wait_on_disk()
@@ -146,16 +142,7 @@ class OpenValkey:
             part = each
             while found := self._calls.stage(entry, number, part):
                 part = batch.refuse(part, found, entry.batch)
-        self._refuse_all(batch)
         return len(parts)
-
-    def _refuse_all(self, batch: _Batch) -> None:
-        if len(batch.refused) >= MOST_REFUSED and len(batch.refused) >= batch.part.rows.height:
-            raise SinkError(
-                f"{self._name}: all {len(batch.refused)} rows of a batch were refused",
-                detail=batch.refused[-1].detail,
-                hint="choose another prefix; the next start retries the batch",
-            )
 
     def _batch(self, output: Output, entry: LedgerEntry, job: int) -> _Batch:
         refused: list[Refused] = []

@@ -9,7 +9,7 @@ import socket
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 from operator import attrgetter
 from pathlib import Path
@@ -57,6 +57,8 @@ class Store:
         self._connection = _open(folder)
         self._run = 0
         self._folded_until = 0
+        self._shift = 0
+        """Milliseconds that are added to times while the machine's clock is behind the last point."""
         for each, value in {"version": str(VERSION), "name": name}.items():
             self._connection.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (each, value))
 
@@ -91,6 +93,7 @@ class Store:
         """Add a batch; one within two seconds of the last point is folded into it."""
         with self._transaction():
             last = self._connection.execute("SELECT at, run, detail FROM points ORDER BY at DESC LIMIT 1").fetchone()
+            metrics = replace(metrics, at=self._never_back(metrics.at, None if last is None else last[0]))
             if last is not None and last[1] == self._run and metrics.at - last[0] < self.retention.finest:
                 # The point keeps its time, so that a stream of quick batches still moves on second by second.
                 self._write_point(fold(from_bytes(last[2]), metrics), last[0])
@@ -100,6 +103,14 @@ class Store:
             self._add_panes(panes)
         if metrics.at - self._folded_until >= self.retention.coarse:
             self.tidy(metrics.at)
+
+    def _never_back(self, at: int, last: int | None) -> int:
+        """Return a time that goes on from the last point while the machine's clock, set back, is behind it."""
+        if last is None or at >= last:
+            self._shift = 0
+        elif at + self._shift < last:
+            self._shift = last - at
+        return at + self._shift
 
     def alarms(self, lines: Iterable[AlarmLine]) -> None:
         """Store the state of every alarm."""

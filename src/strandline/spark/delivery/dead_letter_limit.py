@@ -1,11 +1,11 @@
 """Stop a job when too much of its input becomes dead letters."""
 
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from strandline.errors import BudgetExceeded, InvalidStep
-from strandline.kernel.dead_letters import Reasons
+from strandline.kernel.dead_letters import SINK_REFUSED, Reasons
 from strandline.kernel.output import Counts
 from strandline.model.arguments import checked
 from strandline.model.elements import Duration, Length, duration
@@ -36,8 +36,11 @@ class BudgetUsage:
         self._budget = budget
         self._recent: deque[tuple[int, Counts, Reasons]] = deque()
 
-    def spend(self, clock: int, counts: Counts, reasons: Reasons) -> None:
-        """Add a batch; raise if the budget is exceeded, with the most frequent reasons."""
+    def spend(self, clock: int, counts: Counts, reasons: Reasons, refused: int = 0) -> None:
+        """Add a batch, with the rows that sinks refused; raise if the budget is exceeded, with the reasons."""
+        if refused:
+            counts = replace(counts, dead=counts.dead + refused)
+            reasons = {**reasons, SINK_REFUSED: (refused, "")}
         self._recent.append((clock, counts, reasons))
         while self._recent[0][0] + self._budget.over.ms < clock:
             self._recent.popleft()

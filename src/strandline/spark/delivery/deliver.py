@@ -44,6 +44,7 @@ from strandline.ports.sinks import OpenSink, Stamp
 from strandline.ports.sources import CommittingSource, FileListSource, KnownEnds, ListedFile, LogSource, Position
 from strandline.ports.waiting import Waits
 from strandline.spark.batch_properties import name_jobs, send
+from strandline.spark.sources.log_watch import LogWatch
 from strandline.spark.tasks.partition_codes import numbered
 
 SHORTEST_WAIT: Final = 0.2
@@ -181,8 +182,9 @@ class Deliverer:
         *,
         measures: bool = False,
         ends: Callable[[int], KnownEnds] = lambda _: KnownEnds(),
+        logs: LogWatch | None = None,
     ) -> None:
-        self._measures, self._ends = measures, ends
+        self._measures, self._ends, self._logs = measures, ends, logs
         self._spark, self._stages, self._sinks = spark, stages, sinks
         self._checkpoint, self._lineage, self._listener = checkpoint, identity.lineage, listener
         self._retry = retry or Retry()
@@ -318,7 +320,9 @@ class Deliverer:
         return tuple(found.values())
 
     def _refuse_gone(self, batch: int) -> None:
-        """Raise if listed files vanished or changed. Spark skips vanished files without an error."""
+        """Raise if a log was made anew, or listed files vanished or changed. Spark skips those without an error."""
+        if self._logs is not None:
+            self._logs.refuse_replaced()
         for number, scan in enumerate(self._stages.scans):
             if isinstance(scan.source, FileListSource):
                 given = dict.fromkeys(self._checkpoint.listed_in(batch, number))

@@ -20,6 +20,7 @@ from strandline.kernel.watermarks import NEVER
 from strandline.plan.stages import Stages
 from strandline.ports.ledger import Sealed
 from strandline.ports.sources import BoundedSource, ListedFile, LogSource
+from strandline.spark.sources.log_watch import LogWatch
 
 
 class Way(StrEnum):
@@ -103,6 +104,7 @@ class SingleRange:
     home: Checkpoint
     extent: Extent
     stages: Stages
+    logs: LogWatch | None = None
 
     def numbered(self, batch: int) -> int:
         return batch
@@ -134,6 +136,8 @@ class SingleRange:
         write_durably(self.home.all_done, "")
 
     def refuse_changed(self, spark: SparkSession) -> None:
+        if self.logs is not None:
+            self.logs.check()
         for scan, part in zip(self.stages.scans, self.extent.sources, strict=True):
             if isinstance(scan.source, BoundedSource):
                 scan.source.refuse_changed(part, spark)

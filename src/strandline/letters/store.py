@@ -1,5 +1,6 @@
 """Protocols of a dead letter store, and of a source that supports redrive."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -7,10 +8,11 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import polars as pl
 
-from strandline.errors import SinkError
+from strandline.errors import SinkError, StateError
 from strandline.kernel.dead_letters import PUBLIC
 from strandline.plan.endpoints import DeadLetters
 
+_ID: Final = re.compile(r"[\w-]{1,100}", re.ASCII)
 STATE: Final = "state"
 REDRIVE: Final = "redrive"
 """The redrive that sent a letter's record back; null if the letter was not redriven."""
@@ -30,6 +32,11 @@ class Redrive:
     letters: tuple[str, ...]
     before: Mapping[str, Any] = field(default_factory=dict)
     """By source, where it ended before, which shows afterwards whether the records have arrived."""
+
+    def __post_init__(self) -> None:
+        # A stored id becomes part of file names.
+        if not isinstance(self.id, str) or _ID.fullmatch(self.id) is None:
+            raise StateError(f"{str(self.id)[:100]!r} is not the id of a redrive", hint="restore the notes from a copy")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,15 +24,16 @@ StrandlineError
     └── BrokenBlock
 """
 
+from strandline.redaction import redact
+
 
 class StrandlineError(Exception):
     """An error with a message; optionally the detail behind it, and a hint what to do about it."""
 
     def __init__(self, message: str, *, detail: str = "", hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.detail = detail
-        self.hint = hint
+        # Messages go to terminals, logs, metrics and dead letters.
+        self.message, self.detail, self.hint = redact(str(message)), redact(str(detail)), redact(str(hint))
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         parts = [self.message]

@@ -155,7 +155,9 @@ def test_so_has_every_key_among_many_of_all_lengths() -> None:
 
 def _plainly(text: bytes | None, number: int | None) -> int:
     """The definition once more, key by key and in plain numbers."""
-    polynomial = sum((byte + 1) * pow(0x100000001B3, place, 2**64) for place, byte in enumerate(text or b"")) + len(text or b"")
+    polynomial = sum((byte + 1) * pow(0x100000001B3, place, 2**64) for place, byte in enumerate(text or b"")) + len(
+        text or b""
+    )
     first = 0x9E3779B97F4A7C15 if text is None else _scrambled(polynomial)
     second = 0x9E3779B97F4A7C15 if number is None else _scrambled(number)
     mixed = _scrambled(first)

@@ -60,7 +60,9 @@ def _rewritten(folder: Path, change: Any) -> None:
     (folder / "manifest.json").write_text(json.dumps({**facts, "seal": seal}))
 
 
-@pytest.mark.parametrize("name", ["../other.parquet", "{outside}", "state/../../other.parquet", "link.parquet", "", "a\0b"])
+@pytest.mark.parametrize(
+    "name", ["../other.parquet", "{outside}", "state/../../other.parquet", "link.parquet", "", "a\0b"]
+)
 def test_a_manifest_that_names_a_frame_outside_of_its_folder_is_refused(name: str, tmp_path: Path) -> None:
     found = saved(tmp_path / "one")
     outside = tmp_path / "other.parquet"

@@ -435,7 +435,7 @@ def _print_error(message: str, detail: str, hint: str, *, debug: bool) -> None:
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if debug:
-        traceback.print_exc()
+        print(printable(traceback.format_exc(), keep_lines=True), file=sys.stderr, end="")
     console.print(Text.assemble(("error: ", "bold red"), printable(message, keep_lines=True)))
     if detail:
         console.print(Text("  " + printable(detail, keep_lines=True), "dim"))

@@ -7,9 +7,12 @@ never interpreted in them, and control characters are printed as `\\x1b`, `\\n` 
 from rich.console import Console
 from rich.text import Text
 
+from strandline.redaction import redact
+
 
 def printable(text: str, *, keep_lines: bool = False) -> str:
-    """Escape every character that is not printable; line breaks stay if `keep_lines` is set."""
+    """Mask secrets and escape every character that is not printable; line breaks stay if `keep_lines` is set."""
+    text = redact(text)
     if text.isprintable():
         return text
     return "".join(

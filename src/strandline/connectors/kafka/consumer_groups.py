@@ -1,14 +1,14 @@
 """Commit a job's offsets to a consumer group, so that Kafka's own tools show the job's lag."""
 
-import logging
 from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
 from typing import Any, Final
 
 from strandline.connectors.kafka.security import Security
+from strandline.redaction import logger
 
-_LOG: Final = logging.getLogger("strandline.kafka")
+_LOG: Final = logger("strandline.kafka")
 _ANSWER_WITHIN_SECONDS: Final = 10
 
 Offsets = Mapping[str, Mapping[str, int]]

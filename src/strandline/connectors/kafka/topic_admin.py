@@ -1,6 +1,5 @@
 """Create and describe a sink's topics, and warn when their replication is weaker than exactly-once needs."""
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +14,9 @@ from strandline.connectors.kafka.clients import (
 )
 from strandline.connectors.kafka.security import Security
 from strandline.errors import SetupError, SinkError, SinkUnavailable
+from strandline.redaction import logger
 
-_log: Final = logging.getLogger("strandline.kafka")
+_log: Final = logger("strandline.kafka")
 
 REPLICAS: Final = 3
 IN_SYNC: Final = 2

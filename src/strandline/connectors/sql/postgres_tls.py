@@ -1,7 +1,7 @@
 """Require verified TLS to a PostgreSQL server on another machine, by whatever spelling its address is given.
 
-libpq finds the address in the connection string, then in the service file, then in PGHOST and PGHOSTADDR. Its own default
-is `sslmode=prefer`, which accepts any server and falls back to no encryption.
+libpq finds the address in the connection string, then in the service file, then in PGHOST and PGHOSTADDR. Its own
+default is `sslmode=prefer`, which accepts any server and falls back to no encryption.
 """
 
 import os

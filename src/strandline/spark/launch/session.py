@@ -52,6 +52,8 @@ _EMBEDDED_ONLY: Final = (
     "spark.broadcast.blockSize", "spark.sql.sources.ignoreDataLocality",
 )  # fmt: skip
 """Settings that hold for a Spark inside this process, not for a cluster."""
+_MASKED_OPTIONS: Final = "(?i)secret|password|passphrase|token|credential|jaas|access[.]?key|account[.]?key|api[.]?key"
+"""Names of options whose values Spark masks."""
 _GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _CORES: Final = ("spark.default.parallelism", _PARTITIONS)
@@ -123,6 +125,9 @@ def settings(cores: int) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
+        # Spark shows options of sources in plans, in its log and in its UI; those of Kafka hold passwords.
+        "spark.redaction.regex": _MASKED_OPTIONS,
+        "spark.sql.redaction.options.regex": f"{_MASKED_OPTIONS}|(?i)url",
         # A batch broadcasts four values that never leave the process.
         "spark.broadcast.compress": "false",
         # The default allocates 4 MB for a few thousand bytes: a third of the garbage of a batch.

@@ -1,7 +1,7 @@
 """Protocols of a dead letter store, and of a source that supports redrive."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol, runtime_checkable
@@ -84,6 +84,24 @@ class LetterStore(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class PagedLetters(Protocol):
+    """A store that reads its letters some at a time, in bounded memory."""
+
+    def pages(self, *, raw: bool = True, id_: str | None = None) -> Iterator[pl.DataFrame]:
+        """Read the letters, or the one with this id, in no order; without their records unless `raw`."""
+        ...
+
+
+def pages_of(store: LetterStore, *, raw: bool = True, id_: str | None = None) -> Iterator[pl.DataFrame]:
+    """Read the letters of a store in pages if it can, otherwise all at once."""
+    if isinstance(store, PagedLetters):
+        yield from store.pages(raw=raw, id_=id_)
+    else:
+        letters = store.read()
+        yield letters if id_ is None else letters.filter(pl.col("id") == id_)
 
 
 @runtime_checkable

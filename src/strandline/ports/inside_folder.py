@@ -8,7 +8,7 @@ def is_inside(folder: Path, name: object) -> bool:
     if not isinstance(name, str) or not name or "\0" in name:
         return False
     path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts:
+    if path.is_absolute() or ".." in path.parts or any(len(part.encode(errors="replace")) > 255 for part in path.parts):
         return False
     try:
         return (folder / path).resolve().is_relative_to(folder.resolve())

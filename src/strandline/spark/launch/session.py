@@ -19,6 +19,7 @@ from strandline.spark.launch.find_java import Java, find_java
 from strandline.spark.launch.fork_launcher import forking_python, with_python
 from strandline.spark.launch.jars import missing, paths
 from strandline.spark.launch.jvm import can_start_early, end_jvm, launch_jvm, use_jvm
+from strandline.spark.launch.private_folder import private_settings
 from strandline.spark.launch.slim_spark_home import slim_home, with_spark_home, workers_run_this_python
 from strandline.spark.patches.jvm_access import connect_to_submitted_jvm, has_context, has_jvm, loaded_class
 from strandline.spark.patches.switch import VARIABLE, is_on
@@ -166,6 +167,7 @@ def begin_session(
     packages = {"spark.jars": ",".join(map(str, paths()))} if jars or not missing() else {}
     wanted = settings(os.cpu_count() or 2) | packages | dict(overrides or {})
     wanted = with_one_collector(wanted)
+    wanted |= private_settings(wanted)
     local = workers_run_this_python(wanted)
     home = slim_home() if local else None
     if home is not None:

@@ -1,4 +1,5 @@
-"""Mask secrets in texts before they reach a terminal, a log, a stored text or another program.
+"""Mask secrets in texts before they reach a terminal, a log, a stored text or another program, and escape control
+characters for terminals and logs.
 
 Two kinds are masked: values that `Secret.reveal` has read in this process, in every spelling in which a library may
 repeat them, and whatever stands where a password or a token stands in a URL, a connection string or a header.
@@ -14,7 +15,7 @@ from typing import Final
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 HIDDEN: Final = "***"
-SHORTEST: Final = 4
+SHORTEST: Final = 6
 """Characters of the shortest value that is masked by itself. Masking shorter ones would destroy every text."""
 
 _SHORTEST_PART: Final = 8
@@ -102,14 +103,30 @@ def _parts(value: str) -> Iterator[str]:
         yield found[2].strip("\\\"'")
 
 
+def escaped(text: str, *, keep_lines: bool = False) -> str:
+    """Escape every character that is not printable, such as escape sequences and signs that reverse the direction of
+    text. Line breaks and tabs stay if `keep_lines` is set."""
+    if text.isprintable():
+        return text
+    kept = "\n\t" if keep_lines else ""
+    return "".join(
+        sign if sign.isprintable() or sign in kept else sign.encode("unicode_escape").decode() for sign in text
+    )
+
+
 class _Redacting(logging.Filter):
-    """Masks secrets in log records, also in their tracebacks."""
+    """Masks secrets in log records, also in their tracebacks, and indents further lines: none poses as a record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = redact(record.getMessage()), None
+        record.msg, record.args = _indented(redact(record.getMessage())), None
         if record.exc_info and not record.exc_text:
-            record.exc_text = redact(logging.Formatter().formatException(record.exc_info))
+            found = logging.Formatter().formatException(record.exc_info)
+            record.exc_text = escaped(redact(found), keep_lines=True)
         return True
+
+
+def _indented(text: str) -> str:
+    return escaped(text, keep_lines=True).replace("\n", "\n    ")
 
 
 _FILTER: Final = _Redacting()

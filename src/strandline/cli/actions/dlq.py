@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from strandline.cli.actions.run import find
-from strandline.cli.terminal import plain_console, printable
+from strandline.cli.terminal import plain_console, printable, safe_console, say, say_lines
 from strandline.connectors.files import Files
 from strandline.errors import SetupError
 from strandline.formats.csv import Csv
@@ -66,12 +65,12 @@ def run_list(where: str, letter_filter: LetterFilter, *, limit: int, as_json: bo
         _print_json([_plain(each) for each in shown.drop("raw", strict=False).iter_rows(named=True)])
         return DONE
     if shown.is_empty():
-        print("no dead letters")
+        say("no dead letters")
         return DONE
     columns = ("id", "first_seen", "reason", "step", "place", "state", "detail")
     _print_table(columns, [_line(each) for each in shown.iter_rows(named=True)])
     if many > limit:
-        print(f"{many - limit} more; raise --limit to see them")
+        say(f"{many - limit} more; raise --limit to see them")
     return DONE
 
 
@@ -85,7 +84,11 @@ def run_show(where: str, start: str, *, raw: bool, as_json: bool) -> int:
         raise SetupError(f"there is no letter {start}", hint="strandline dlq list prints the letters")
     letter = found.row(0, named=True)
     if raw:
-        sys.stdout.buffer.write(letter["raw"] or b"")
+        record: bytes = letter["raw"] or b""
+        if sys.stdout.isatty():  # a terminal would obey escape sequences; a pipe or a file gets every byte
+            say_lines(record.decode(errors="backslashreplace"))
+        else:
+            sys.stdout.buffer.write(record)
         return DONE
     if as_json:
         _print_json(_plain(letter))
@@ -109,7 +112,7 @@ def run_count(where: str, letter_filter: LetterFilter, *, by: str, as_json: bool
         _print_json({"letters": counts.total(), "by": by, "counts": dict(counted)})
         return DONE
     _print_table((by, "letters"), [(_display(by, "" if name is None else name), str(n)) for name, n in counted])
-    print(f"{counts.total()} in total")
+    say(f"{counts.total()} in total")
     return DONE
 
 
@@ -129,11 +132,11 @@ def run_redrive(where: str, letter_filter: LetterFilter, *, dry: bool, as_json: 
         _print_json({"dry_run": dry, "sent": sent, "completed": completed, "left": left})
     else:
         if completed:
-            print(f"{_letters(len(completed))} of an interrupted redrive {verb} back")
-        print(f"{_letters(len(sent))} {verb} back to their sources")
+            say(f"{_letters(len(completed))} of an interrupted redrive {verb} back")
+        say(f"{_letters(len(sent))} {verb} back to their sources")
         for why in sorted(set(left.values())):
             ids = [each for each, reason in left.items() if reason == why]
-            print(f"{len(ids)} not sent: {printable(why)} ({', '.join(each[:_ID_LENGTH] for each in ids[:3])})")
+            say(f"{len(ids)} not sent: {printable(why)} ({', '.join(each[:_ID_LENGTH] for each in ids[:3])})")
     return INCOMPLETE if left else DONE
 
 
@@ -147,13 +150,13 @@ def run_drop(where: str, letter_filter: LetterFilter, *, yes: bool, as_json: boo
         if not sys.stdin.isatty():
             raise SetupError(f"{_letters(total)} would be deleted permanently", hint="add --yes to confirm")
         if input(f"Delete {_letters(total)} permanently? [y/N] ").strip().lower() not in ("y", "yes"):
-            print("no letter was dropped")
+            say("no letter was dropped")
             return INCOMPLETE
     dropped = sum(store.drop(ids) for store, ids in zip(stores, chosen, strict=True) if ids)
     if as_json:
         _print_json({"dropped": dropped})
     else:
-        print(f"{_letters(dropped)} dropped")
+        say(f"{_letters(dropped)} dropped")
     return DONE
 
 
@@ -263,7 +266,7 @@ def _print_json(value: Any) -> None:
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table on a terminal, aligned lines elsewhere."""
-    console = Console()
+    console = safe_console()
     if console.is_terminal:
         table = Table(box=None, pad_edge=False, header_style="dim")
         for name in columns:
@@ -274,4 +277,4 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         return
     widths = [max(len(row[at]) for row in [columns, *rows]) for at in range(len(columns))]
     for row in [columns, *rows]:
-        print("  ".join(each.ljust(width) for each, width in zip(row, widths, strict=True)).rstrip())
+        say("  ".join(each.ljust(width) for each, width in zip(row, widths, strict=True)).rstrip())

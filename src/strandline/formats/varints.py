@@ -37,6 +37,7 @@ _PAIRS: Final = tuple(
 TRUNCATED = "it ends in the middle of a value"
 TRAILING = "there are bytes left after the last value"
 NEGATIVE = "a length below zero"
+TOO_MANY = "more than 250,000 arrays and maps in one record"
 ENDLESS = "a number of more than 64 bits"
 OUT_OF_RANGE = "a number out of the range of its type"
 NO_BRANCH = "a union branch that the schema does not have"

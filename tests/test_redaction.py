@@ -75,7 +75,8 @@ def test_a_value_that_nobody_revealed_is_masked_where_secrets_stand(value: str) 
     [
         'leave it out, and use password="env:NAME"', 'use token="env:…", or headers', "PostgreSQL at me@db:5432/x",
         "https://example.org/panes?team=red&day=1", "Basic windows of Bearer tokens", "key=team, value=7",
-        "postgresql://me@db.example.org:5432/x", "3 rows: score=1 team='red'",
+        "http://127.0.0.1:4270/enter?token=aB3-xyz0123456789", "postgresql://me@db.example.org:5432/x",
+        "3 rows: score=1 team='red'",
     ],
 )  # fmt: skip
 def test_texts_without_a_secret_stay_as_they_are(text: str) -> None:

@@ -33,8 +33,8 @@ _PATTERNS: Final = tuple(
     for pattern, shown in (
         # A password in a URL. It may contain any character up to the last @ before the host.
         (r"\b([a-z][a-z0-9+.-]*://[^\s:/?#@\"']*):(?!\*\*\*@)[^\s/\"'<>]+@", rf"\1:{HIDDEN}@"),
-        # A parameter of a URL.
-        (rf"([?&;]{_NAMES}=){_BY_REFERENCE}[^&\s\"'<>#)]+", rf"\1{HIDDEN}"),
+        # A parameter of a URL, except for the dashboard's link, which works once and is meant to be shown.
+        (rf"(?<!/enter)([?&;]{_NAMES}=){_BY_REFERENCE}[^&\s\"'<>#)]+", rf"\1{HIDDEN}"),
         # A header, also in the notation of Python's dictionaries and byte strings.
         (r"\b(Bearer|Basic|Digest) +(?=[\w.~+/=-]*[\d=._~+/-])[\w.~+/=-]{6,}", rf"\1 {HIDDEN}"),
     )

@@ -14,7 +14,7 @@ from strandline.dashboard.server import Dashboard, Options
 
 @pytest.fixture
 def dashboard(tmp_path: Path) -> Iterator[Dashboard]:
-    with Dashboard(lambda: [], Options(port=0, home=tmp_path)) as shown:
+    with Dashboard(list, Options(port=0, home=tmp_path)) as shown:
         yield shown
 
 

@@ -171,7 +171,7 @@ class Log:
         try:
             found: dict[str, Any] = json.loads(path.read_bytes())
             version = int(found["version"])
-        except (ValueError, KeyError, TypeError) as problem:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as problem:
             raise StateError(f"{path} cannot be read", detail=str(problem), hint="restore it from a copy") from None
         if version > VERSION:
             raise StateError(f"{path} is written by a newer Strandline", detail=f"version {version}", hint="upgrade")

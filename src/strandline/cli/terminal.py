@@ -64,7 +64,7 @@ def plain_console() -> Console:
 class _Escaping(RenderHook):
     """Escapes the text of everything that a console prints."""
 
-    def process_renderables(self, renderables: Sequence[ConsoleRenderable]) -> list[ConsoleRenderable]:  # type: ignore[override]
+    def process_renderables(self, renderables: Sequence[ConsoleRenderable]) -> list[ConsoleRenderable]:
         return [_Escaped(each) for each in renderables]
 
 

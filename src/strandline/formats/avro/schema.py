@@ -118,6 +118,7 @@ def _extent(node: Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
     """
     if id(node) in known:
         return known[id(node)]
+    parts: list[Node] = []
     match node:
         case Primitive() | Fixed() | Enum():
             return 1, 1

@@ -88,13 +88,14 @@ class Webhook:
 
 def _check_url(url: str, *, sends_secrets: bool) -> None:
     """Refuse an address that is none, or that would send a secret unencrypted. Errors do not repeat it."""
+    invalid = InvalidStep("the webhook has no HTTP address", hint="write it like https://example.org/hook")
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
-        valid = False
+        raise invalid from None
     if not valid:
-        raise InvalidStep("the webhook has no HTTP address", hint="write it like https://example.org/hook")
+        raise invalid
     if parts.username is not None or parts.password is not None:
         raise InvalidSecret("the webhook address contains a password", hint="use headers, or the address by reference")
     if sends_secrets and parts.scheme == "http" and not is_loopback(parts.hostname or ""):

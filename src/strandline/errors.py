@@ -31,6 +31,8 @@ StrandlineError
 import re
 from typing import Final
 
+from strandline.redaction import redact
+
 _INTERNAL: Final = """
     added age arrived at batch before block by cell change clock closed code counted cover_end cover_start detail
     due_clock due_watermark earliest emitted end exception fires first from front gap gone group hash held hold id
@@ -57,10 +59,9 @@ class StrandlineError(Exception):
     """An error with a message; optionally the detail behind it, and a hint what to do about it."""
 
     def __init__(self, message: str, *, detail: str = "", hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.detail = detail
-        self.hint = hint
+        # Messages go to terminals, logs, metrics and dead letters.
+        self.message, self.detail, self.hint = redact(str(message)), redact(str(detail)), redact(str(hint))
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         parts = [self.message]

@@ -87,7 +87,7 @@ def test_list_prints_letters_newest_first_without_control_characters(
 def test_list_is_a_table_on_a_terminal(
     job: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dlq, "Console", lambda: Console(force_terminal=True, width=160))
+    monkeypatch.setattr(dlq, "safe_console", lambda: Console(force_terminal=True, width=160))
     assert strandline("list", job) == 0
     out = capsys.readouterr().out
     assert "\x1b[2m" in out  # the head is dim

@@ -80,7 +80,7 @@ def test_an_error_prints_markup_and_control_characters_as_text(
     failing(demo, SetupError("no job [/bold]\x1b[2J", detail="line 1\nline 2\x07", hint="[red]\x1b]0;title"))
     assert run("demo") == 2
     assert capsys.readouterr().err == (
-        "error: no job [/bold]\\x1b[2J\n  line 1\nline 2\\x07\n  hint: [red]\\x1b]0;title\n"
+        "error: no job [/bold]\\x1b[2J\n  line 1\n    line 2\\x07\n  hint: [red]\\x1b]0;title\n"
     )
 
 

@@ -51,7 +51,7 @@ def test_on_a_terminal_a_batch_is_a_table_without_control_characters(monkeypatch
     shown = out.getvalue()
     assert "batch 3: 3 panes, the first 2" in shown
     assert "batch 3: 1 late" in shown
-    assert "[bold]x[/] ·[2J·" in shown
+    assert "[bold]x[/] \\x1b[2J\\n" in shown
     assert "\x1b[2J" not in shown
     assert "00:00:10.000000Z" in shown
 

@@ -3,6 +3,7 @@
 import io
 import json
 import pickle
+import time
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -485,3 +486,15 @@ def test_a_format_without_a_schema_or_registry_is_refused(fake: FakeRegistry) ->
         sl.avro()
     with pytest.raises(InvalidSchema, match="needs its subject"):
         sl.avro(registry=sl.registry(fake.url))
+
+
+def test_a_record_of_nested_empty_arrays_costs_bounded_work_and_is_a_dead_letter() -> None:
+    nested = {"type": "array", "items": {"type": "array", "items": {"type": "array", "items": "int"}}}
+    form = sl.avro(record({"name": "a", "type": nested}))
+    many = 10_000_000
+    before = time.process_time()
+    decoded = form.decode(raw([varint(many) + bytes(many) + b"\0", b"\2\2\0\0\0"]))
+    assert time.process_time() - before < 15  # it took a minute and more
+    assert decoded.rows["a"].to_list() == [[[[]]]]
+    assert decoded.dead.height == 1
+    assert "250,000 arrays" in decoded.dead[DETAIL][0]

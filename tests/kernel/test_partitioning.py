@@ -1,5 +1,7 @@
 """Key groups and slices: kept in checkpoints for ever, so their values are pinned."""
 
+import subprocess
+import sys
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -111,6 +113,34 @@ def test_a_key_has_the_group_that_its_definition_in_plain_numbers_gives(rows: li
     assert key_groups(pl.DataFrame(rows, schema, orient="row"), MANY).to_list() == [_plainly(*row) for row in rows]
 
 
+@pytest.mark.parametrize("length", [65, 4_095, 4_096, 4_097, 8_192, 70_001, 200_000])
+def test_a_long_key_has_the_group_that_its_definition_gives_however_it_is_cut(length: int) -> None:
+    keys = [bytes((at * 31 + shift) % 256 for at in range(length)) for shift in (0, 1)]
+    frame = pl.DataFrame([(key, 5) for key in keys], {"bytes": pl.Binary, "number": pl.Int64}, orient="row")
+    assert key_groups(frame, MANY).to_list() == [_plainly(key, 5) for key in keys]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of a process from /proc")
+@pytest.mark.parametrize(("rows", "length"), [(1, 32_000_000), (32, 1_000_000), (100_000, 300)])
+def test_hashing_takes_at_most_four_times_the_bytes_of_the_keys(rows: int, length: int) -> None:
+    # In a process of its own: the peak of this one may be higher already.
+    program = f"""
+import polars as pl
+from pathlib import Path
+from strandline.kernel.blocks.hashing import hashed
+def kilobytes(name):
+    return int(Path("/proc/self/status").read_text().partition(name + ":")[2].split()[0])
+keys = pl.DataFrame([pl.Series("key", [bytes([n % 256]) * {length} for n in range({rows})], pl.Binary)])
+hashed(keys[:1])
+Path("/proc/self/clear_refs").write_text("5")
+before = kilobytes("VmRSS")
+hashed(keys)
+print(1024 * (kilobytes("VmHWM") - before) / {rows * length})
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert float(ran.stdout) <= 4
+
+
 @pytest.mark.slow
 def test_so_has_every_key_among_many_of_all_lengths() -> None:
     """More than are hashed at a time, and on both sides of where a text counts as long."""
@@ -124,8 +154,10 @@ def test_so_has_every_key_among_many_of_all_lengths() -> None:
 
 
 def _plainly(text: bytes | None, number: int | None) -> int:
-    """The definition once more, key by key and in numbers without end."""
-    polynomial = sum((byte + 1) * 0x100000001B3**place for place, byte in enumerate(text or b"")) + len(text or b"")
+    """The definition once more, key by key and in plain numbers."""
+    polynomial = sum((byte + 1) * pow(0x100000001B3, place, 2**64) for place, byte in enumerate(text or b"")) + len(
+        text or b""
+    )
     first = 0x9E3779B97F4A7C15 if text is None else _scrambled(polynomial)
     second = 0x9E3779B97F4A7C15 if number is None else _scrambled(number)
     mixed = _scrambled(first)

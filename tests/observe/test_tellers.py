@@ -7,6 +7,7 @@ import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from strandline.errors import RunError
+from strandline.errors import InvalidSecret, InvalidStep, RunError
 from strandline.formats.secrets import Secret
 from strandline.observe.alarms.alarm_file import Alarms
-from strandline.observe.alarms.notify import Command, Dispatcher, Message, Topic, Webhook
+from strandline.observe.alarms.notify import Command, Dispatcher, Message, Topic, Webhook, parse_notifier
 from strandline.observe.alarms.rules import RestartLoop
 from strandline.observe.alarms.watch import EVERY, AlarmWatcher
 from strandline.observe.export.json_lines import Lines
@@ -80,7 +81,9 @@ def test_every_batch_is_a_line_of_json_and_a_large_file_is_rotated(tmp_path: Pat
 
 
 @contextmanager
-def server(status: int = 200) -> Iterator[tuple[str, list[tuple[dict[str, str], dict[str, Any]]]]]:
+def server(
+    status: int = 200, location: str | None = None
+) -> Iterator[tuple[str, list[tuple[dict[str, str], dict[str, Any]]]]]:
     """A local server that receives alarms."""
     got: list[tuple[dict[str, str], dict[str, Any]]] = []
 
@@ -90,6 +93,8 @@ def server(status: int = 200) -> Iterator[tuple[str, list[tuple[dict[str, str], 
             got.append((dict(self.headers), json.loads(body)))
             self.send_response(status)
             self.send_header("Content-Length", "0")
+            if location is not None:
+                self.send_header("Location", location)
             self.end_headers()
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the standard library's name
@@ -113,6 +118,62 @@ def test_a_webhook_gets_the_alarm_and_a_secret_by_reference(monkeypatch: pytest.
     ((headers, body),) = got
     assert headers["Authorization"] == "Bearer s3cret"
     assert (body["rule"], body["state"], body["job"]) == ("lag_growing", "firing", "scores")
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_webhook_follows_no_redirect_to_another_host(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALARM_TOKEN", "Bearer s3cret-canary\n")
+    headers = (("Authorization", Secret("env:ALARM_TOKEN")), ("X-Tenant", "blue"))
+    with server() as (elsewhere, stolen), server(status, f"{elsewhere}?token=t") as (url, got):
+        with pytest.raises(RunError, match="cannot be notified") as refused:
+            Webhook(url, headers).send(RINGS)
+        assert (len(got), stolen) == (1, [])
+    assert "canary" not in str(refused.value)
+
+
+@pytest.mark.parametrize("location", ["http://[", "//", "http://a:b/", "file:///etc/passwd", "\x1b[31m"])
+def test_a_redirect_that_cannot_be_followed_is_an_error_of_the_webhook(location: str) -> None:
+    with server(302, location) as (url, _), pytest.raises(RunError):
+        Webhook(url).send(RINGS)
+
+
+def test_no_message_about_a_webhook_shows_a_token_in_its_address(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = "/services/T0AB12CD3/B0EF45GH6/s3cretXcanary0123456789?token=another-canary"
+    with server(500) as (url, _):
+        monkeypatch.setenv("HOOK", url + path)
+        for hook in (Webhook(url + path), Webhook(Secret("env:HOOK"))):
+            with pytest.raises(RunError) as refused:
+                hook.send(RINGS)
+            with caplog.at_level(logging.INFO, "strandline.alarms"):
+                dispatcher = Dispatcher([hook])
+                dispatcher.send(RINGS)
+                dispatcher.close(60)
+            assert "canary" not in f"{hook.name} {refused.value} {caplog.text}"
+    assert "rejected a notification" in caplog.text
+
+
+def test_a_webhook_takes_its_address_by_reference_and_no_secret_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    with server() as (url, got):
+        monkeypatch.setenv("HOOK", f"{url}\n")
+        parsed = parse_notifier({"webhook": "env:HOOK"})
+        parsed.send(RINGS)
+    assert len(got) == 1
+    with pytest.raises(InvalidSecret, match="the header Authorization"):
+        parse_notifier({"webhook": "https://h/", "headers": {"Authorization": "Bearer x"}})
+    with pytest.raises(InvalidSecret, match="contains a password"):
+        parse_notifier({"webhook": "https://me:word@h/"})
+    with pytest.raises(InvalidStep, match="unencrypted"):
+        parse_notifier({"webhook": "http://example.org/", "headers": {"Authorization": "env:T"}})
+
+
+def test_a_notification_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PASS", "s3cret-canary")
+    text = f"the sink said {Secret('env:PASS').reveal()}"
+    with server() as (url, got):
+        Webhook(url).send(replace(RINGS, text=text))
+    assert got[0][1]["text"] == "the sink said ***"
 
 
 def test_a_webhook_that_refuses_is_an_error() -> None:

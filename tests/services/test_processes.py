@@ -1,3 +1,4 @@
+import fcntl
 import os
 import signal
 import sys
@@ -49,6 +50,38 @@ def test_a_process_has_its_own_session_so_that_a_closed_terminal_does_not_end_it
     assert os.getsid(process.pid) == process.pid
     process.send(signal.SIGKILL)
     assert process.is_gone_within(10)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads descriptors from /proc")
+def test_a_process_gets_no_descriptor_of_its_caller_and_no_input(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    for each in (reading, writing):
+        os.set_inheritable(each, True)
+    with (tmp_path / "lock").open("w") as lock:
+        os.set_inheritable(lock.fileno(), True)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = sleeper(tmp_path / "log")
+        try:
+            found = {int(path.name): path.readlink() for path in Path(f"/proc/{process.pid}/fd").iterdir()}
+            assert found[0] == Path("/dev/null")
+            assert {path.name for path in found.values()} <= {"null", "log"}
+            os.close(writing)
+            assert os.read(reading, 1) == b""  # the end of the pipe is seen: nobody else holds it
+        finally:
+            process.send(signal.SIGKILL)
+            os.close(reading)
+    assert process.is_gone_within(10)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads signals from /proc")
+def test_a_process_ignores_and_blocks_no_signal_that_python_or_a_shell_does(tmp_path: Path) -> None:
+    asleep = spawn(["/bin/sleep", "600"], tmp_path / "log", os.environ)
+    lines = dict(line.split(":", 1) for line in Path(f"/proc/{asleep.pid}/status").read_text().splitlines())
+    asleep.send(signal.SIGKILL)
+    assert asleep.is_gone_within(10)
+    ignored = int(lines["SigIgn"], 16)
+    assert not any(ignored >> (number - 1) & 1 for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT))
+    assert int(lines["SigBlk"], 16) == 0
 
 
 def test_a_reused_pid_gets_no_signal(tmp_path: Path) -> None:

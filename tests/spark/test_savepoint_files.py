@@ -1,5 +1,6 @@
 """A savepoint on disk: whole, or refused with the file that is not; and what its sinks must hold to go on from it."""
 
+import hashlib
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,6 +49,50 @@ def test_what_was_saved_is_found_again(tmp_path: Path) -> None:
     assert [each.name for each in found_in(tmp_path / "all")] == ["two", "one"]
     delete(two)
     assert [path.name for path in (tmp_path / "all").iterdir()] == ["one"]
+
+
+def _rewritten(folder: Path, change: Any) -> None:
+    """Change the manifest and seal it again, as an attacker would."""
+    facts = json.loads((folder / "manifest.json").read_text())
+    change(facts)
+    facts.pop("seal")
+    seal = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps({**facts, "seal": seal}))
+
+
+@pytest.mark.parametrize(
+    "name", ["../other.parquet", "{outside}", "state/../../other.parquet", "link.parquet", "", "a\0b"]
+)
+def test_a_manifest_that_names_a_frame_outside_of_its_folder_is_refused(name: str, tmp_path: Path) -> None:
+    found = saved(tmp_path / "one")
+    outside = tmp_path / "other.parquet"
+    WINDOWS.write_parquet(outside)
+    (found.folder / "link.parquet").symlink_to(outside)
+    frame = name.replace("{outside}", str(outside))
+    _rewritten(found.folder, lambda facts: facts["steps"][0]["frames"].update(windows=frame))
+    with pytest.raises(SavepointError, match="is damaged") as refused:
+        load(found.folder)
+    assert refused.value.detail == "it lies outside of the savepoint"
+
+
+def test_a_frame_without_a_digest_is_loaded_and_verify_says_that_it_has_none(tmp_path: Path) -> None:
+    found = saved(tmp_path / "one")
+    _rewritten(found.folder, lambda facts: facts["files"].clear())
+    old = load(found.folder)
+    assert old.step(0).frames["windows"].equals(WINDOWS)
+    with pytest.raises(SavepointError, match=r"windows\.parquet") as refused:
+        verify(old)
+    assert "no digest" in refused.value.detail
+
+
+@pytest.mark.parametrize("name", ["sources/0/7", "backfill.json"])
+def test_a_file_that_a_restore_would_read_needs_a_digest_too(name: str, tmp_path: Path) -> None:
+    found = saved(tmp_path / "one")
+    (found.folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (found.folder / name).write_text("{}")
+    with pytest.raises(SavepointError, match=name) as refused:
+        verify(load(found.folder))
+    assert "no digest" in refused.value.detail
 
 
 @pytest.mark.parametrize("name", [".hidden", "a b", ""])

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from strandline.checkpoint.job_folder import Checkpoint
 from strandline.ports.durable_files import sync_folder, write_whole
+from strandline.ports.inside_folder import is_inside
 from strandline.ports.ledger import Sealed
 
 COPIES: Final = "copies.jsonl"
@@ -56,7 +57,7 @@ def read_copies(folder: Path, lineage: str | None = None) -> Copies:
         data = (folder / COPIES).read_bytes()
     except FileNotFoundError:
         return Copies()
-    lines = list(_lines(data))
+    lines = [line if line is None or is_inside(folder, line[1]) else None for line in _lines(data)]
     sound = [line for line in lines if line is not None]
     of = lineage or (sound[-1][0] if sound else "")
     held = {path: content for owner, path, content in sound if owner == of}

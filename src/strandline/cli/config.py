@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
 from rich.table import Table
 
-from strandline.cli.terminal import cell
+from strandline.cli.terminal import cell, safe_console
 from strandline.errors import InvalidTime, SetupError
 from strandline.model.elements import Duration
 
@@ -139,11 +138,8 @@ def run_show(*, as_json: bool) -> int:
     """Print every setting with its source."""
     found = settings()
     if as_json:
-        print(
-            json.dumps(
-                [{"name": each.name, "value": each.shown, "source": each.source} for each in found.all], indent=2
-            )
-        )
+        fields = [{"name": each.name, "value": each.shown, "source": each.source} for each in found.all]
+        print(json.dumps(fields, indent=2))
         return 0
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("setting", "value", "source"):
@@ -151,7 +147,7 @@ def run_show(*, as_json: bool) -> int:
     for each in found.all:
         value = "–" if each.value is None else json.dumps(each.shown, ensure_ascii=False)
         table.add_row(each.name, cell(value), cell(each.source))
-    Console(highlight=False, soft_wrap=True).print(table)
+    safe_console(highlight=False, soft_wrap=True).print(table)
     return 0
 
 

@@ -438,16 +438,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _print_error(message: str, detail: str, hint: str, *, debug: bool) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    from strandline.cli.terminal import printable
+    from strandline.cli.terminal import indented, safe_console, say_lines
 
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = safe_console(stderr=True, highlight=False, soft_wrap=True)
     if debug:
-        traceback.print_exc()
-    console.print(Text.assemble(("error: ", "bold red"), printable(message, keep_lines=True)))
+        say_lines(traceback.format_exc(), file=sys.stderr, end="")
+    console.print(Text.assemble(("error: ", "bold red"), indented(message)))
     if detail:
-        console.print(Text("  " + printable(detail, keep_lines=True), "dim"))
+        console.print(Text("  " + indented(detail), "dim"))
     if hint:
-        console.print(Text.assemble(("  hint: ", "bold"), printable(hint, keep_lines=True)))
+        console.print(Text.assemble(("  hint: ", "bold"), indented(hint)))

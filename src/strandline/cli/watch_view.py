@@ -3,7 +3,7 @@
 import json
 import time
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from strandline.cli.actions.jobs import header, verdict_table
-from strandline.cli.terminal import cell, printable
+from strandline.cli.terminal import cell, printable, safe_console, say
 from strandline.observe.metrics.encoding import to_plain
 from strandline.observe.metrics.history import History, JobState, JobView
 from strandline.observe.metrics.metrics import BatchMetrics
@@ -25,7 +25,7 @@ _WIDTH: Final = 60
 
 def run_watch(checkpoint: Path, *, every: float, as_json: bool) -> int:
     """Show the job until it ends; return 1 if it failed or died."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = safe_console(highlight=False, soft_wrap=True)
     with History(checkpoint) as history:
         if as_json or not console.is_terminal:
             _lines(history, every, as_json=as_json)
@@ -42,12 +42,19 @@ def _lines(history: History, every: float, *, as_json: bool) -> None:
         # The newest point may still grow, so it is printed once the next one exists, or the job has ended.
         for batch in found[:-1] if job.state.is_alive else found:
             shown = max(shown, batch.at)
-            print(json.dumps({"job": job.name, **to_plain(batch)}) if as_json else _line(batch), flush=True)
+            _say({"job": job.name, **to_plain(batch)} if as_json else _line(batch))
         if not job.state.is_alive:
             state = f"{printable(job.name)}: {job.state}"
-            print(json.dumps({"job": job.name, "state": job.state.value}) if as_json else state)
+            _say({"job": job.name, "state": job.state.value} if as_json else state)
             return
         time.sleep(every)
+
+
+def _say(line: dict[str, Any] | str) -> None:
+    if isinstance(line, str):
+        say(line, flush=True)
+    else:
+        print(json.dumps(line), flush=True)
 
 
 def _line(batch: BatchMetrics) -> str:

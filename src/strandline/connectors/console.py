@@ -20,6 +20,7 @@ from strandline.plan.endpoints import Delivery
 from strandline.plan.stages import Deliver
 from strandline.ports.ledger import LedgerEntry, Written
 from strandline.ports.unledgered_sink import Unledgered
+from strandline.redaction import escaped
 
 _STYLES: Final = {"panes": "", "late": "yellow", "dead": "red"}
 
@@ -94,11 +95,11 @@ class OpenConsole(Unledgered):
         shown = to_public_columns(head, batch)
         table = Table(title=_title(part, frame, batch, shown.height), title_justify="left", header_style="dim")
         for name, kind in shown.schema.items():
-            table.add_column(Text(_printable(name)), justify="right" if kind.is_numeric() else "left")
+            table.add_column(Text(escaped(name)), justify="right" if kind.is_numeric() else "left")
         taken = head[RETRACTION] if RETRACTION in head.columns else [False] * head.height
         for row, taken_back in zip(as_texts(shown).iter_rows(), taken, strict=True):
             # Text objects, not markup: an event's values may look like markup.
-            cells = [Text("" if cell is None else _printable(str(cell))) for cell in row]
+            cells = [Text("" if cell is None else escaped(str(cell))) for cell in row]
             table.add_row(*cells, style="dim strike" if taken_back else _STYLES[part])
         Screen(file=self._out).print(table)
 
@@ -106,8 +107,3 @@ class OpenConsole(Unledgered):
 def _title(part: str, frame: pl.DataFrame, batch: int, shown: int) -> str:
     more = f", the first {shown}" if shown < frame.height else ""
     return f"batch {batch}: {frame.height} {part}{more}"
-
-
-def _printable(text: str) -> str:
-    """Convert to one line without terminal control characters."""
-    return "".join(char if char.isprintable() else "·" for char in text)

@@ -1,7 +1,6 @@
 """POST rows as JSON to an HTTP server; a repeated request has the same idempotency key."""
 
 import http.client
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,10 +9,11 @@ from urllib.parse import urlsplit
 import polars as pl
 
 from strandline.errors import InvalidSecret, InvalidStep, SinkError, SinkUnavailable
-from strandline.formats.http import Answer, ForeignRedirect, TooLarge, send_request
+from strandline.formats.http import Answer, ForeignRedirect, InvalidHeader, TooLarge, send_request
 from strandline.formats.refused_rows import Refused, refused_letters
 from strandline.formats.row_files import encode_file, to_public_columns
 from strandline.formats.secrets import Secret, secret
+from strandline.formats.urls import is_loopback, names_secret, shown_url
 from strandline.kernel.blocks.python_values import python_rows
 from strandline.kernel.output import Output
 from strandline.model.arguments import checked
@@ -24,6 +24,7 @@ from strandline.ports.crash_points import crash_point
 from strandline.ports.dead_letters import DeadLetterQueue
 from strandline.ports.ledger import LedgerEntry, Written
 from strandline.ports.unledgered_sink import Unledgered
+from strandline.redaction import redact
 
 KEY: Final = "Idempotency-Key"
 MOST_REFUSED: Final = 20
@@ -34,8 +35,6 @@ _TRANSIENT: Final = frozenset({408, 409, 425, 429, *range(500, 600)})
 """Transient statuses; 409 among them, since the first attempt with this key may still be in progress."""
 _CONTENT_REJECTED: Final = frozenset({400, 413, 415, 422})
 """Statuses that reject the content; any other rejects the sender or the address."""
-_SECRET_WORDS: Final = ("authorization", "cookie", "token", "secret", "password", "key")
-_HIDDEN: Final = "***"
 _LONGEST_DETAIL: Final = 300
 
 
@@ -57,19 +56,18 @@ class Webhook:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidStep(f"{self.url!r} is not an HTTP address", hint="write it like https://example.org/panes")
         for name, value in self.headers:
-            if isinstance(value, str) and any(word in name.lower() for word in _SECRET_WORDS):
+            if isinstance(value, str) and names_secret(name):
                 raise InvalidSecret(f"the header {name} contains a secret as text", hint='write sl.secret("env:NAME")')
             if isinstance(value, str) and ("\n" in value or "\r" in value):
                 raise InvalidStep(f"the header {name} has several lines", hint="use one line")
-        if self._sends_secrets and parts.scheme == "http" and not _is_loopback(parts.hostname):
+        if self._sends_secrets and parts.scheme == "http" and not is_loopback(parts.hostname):
             raise InvalidStep(f"a secret would be sent to {parts.hostname} unencrypted", hint="use https")
         if self.rows < 1:
             raise InvalidStep(f"rows is {self.rows}", hint="use 1 or more")
 
     @property
     def name(self) -> str:
-        parts = urlsplit(self.url)
-        return f"webhook({parts.scheme}://{parts.netloc}{parts.path})"
+        return f"webhook({shown_url(self.url)})"
 
     @property
     def offers(self) -> frozenset[Delivery]:
@@ -145,7 +143,6 @@ class BatchRequests:
 
     def __init__(self, hook: Webhook, entry: LedgerEntry) -> None:
         self._hook, self._entry = hook, entry
-        self._secrets: list[str] = []
         self._headers = self._resolved_headers()
         self._accepted_rows = 0
         self.refused: list[Refused] = []
@@ -157,7 +154,7 @@ class BatchRequests:
         if answer.status in _ACCEPTED:
             self._accepted_rows += rows.height
             return
-        detail = f"{answer.status}: {self._without_secrets(answer.body.decode(errors='replace'))}"[:_LONGEST_DETAIL]
+        detail = f"{answer.status}: {redact(answer.body.decode(errors='replace'))}"[:_LONGEST_DETAIL]
         if answer.status in _TRANSIENT:
             raise SinkUnavailable(f"{self._hook.name} cannot accept a batch now", detail=detail)
         if answer.status not in _CONTENT_REJECTED:
@@ -183,27 +180,19 @@ class BatchRequests:
             raise SinkError(
                 f"{self._hook.name} answered with {problem}", hint="use the address that it redirects to"
             ) from None
+        except InvalidHeader as problem:
+            raise SinkError(f"{self._hook.name} cannot be sent to: {problem}", hint=_hint(401)) from None
         except (OSError, http.client.HTTPException) as problem:
-            detail = self._without_secrets(f"{type(problem).__name__}: {problem}")
+            detail = f"{type(problem).__name__}: {problem}"
             raise SinkUnavailable(f"{self._hook.name} cannot be reached", detail=detail) from None
 
     def _resolved_headers(self) -> dict[str, str]:
         found = {}
         for name, value in self._hook.headers:
-            found[name] = value if isinstance(value, str) else self._reveal(value)
+            found[name] = value if isinstance(value, str) else value.reveal()
         if self._hook.token is not None:
-            found["Authorization"] = f"Bearer {self._reveal(self._hook.token)}"
+            found["Authorization"] = f"Bearer {self._hook.token.reveal()}"
         return found
-
-    def _reveal(self, reference: Secret) -> str:
-        self._secrets.append(reference.reveal())
-        return self._secrets[-1]
-
-    def _without_secrets(self, text: str) -> str:
-        """Remove secrets, which a server may repeat in its answer."""
-        for each in self._secrets:
-            text = text.replace(each, _HIDDEN)
-        return text
 
 
 def _body(entry: LedgerEntry, part: str, rows: pl.DataFrame) -> bytes:
@@ -214,10 +203,3 @@ def _body(entry: LedgerEntry, part: str, rows: pl.DataFrame) -> bytes:
 
 def _hint(status: int) -> str:
     return "check its token and headers" if status in (401, 403, 407) else "check the address"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -1,7 +1,6 @@
 """Define the API routes: each takes checked parameters and returns a value of `api_types`; errors are values too."""
 
 import json
-import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,13 +22,14 @@ from strandline.dashboard.jobs import Jobs, NoSuchJob
 from strandline.dashboard.openapi import Parameter, RouteDescription, openapi
 from strandline.dashboard.savepoints import savepoints
 from strandline.errors import StrandlineError
+from strandline.redaction import logger
 
 VERSION: Final = installed_version("strandline")
 LARGEST_BODY: Final = 256 * 1024
 MOST_LETTERS: Final = 1_000
 DAY: Final = 24 * 3600
 
-_log: Final = logging.getLogger("strandline.dashboard")
+_log: Final = logger("strandline.dashboard")
 
 JOB: Final = Parameter("job", "a job id from the list of jobs", "path")
 SPAN: Final = Parameter("span", "how many seconds back", kind="integer", default=3600, least=10, most=7 * DAY)

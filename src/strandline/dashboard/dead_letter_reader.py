@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from strandline.dashboard.graph import JobDefinition, sinks_in
 from strandline.errors import SetupError
 from strandline.letters.envelope_json import time_text
 from strandline.letters.redrive import redrive
-from strandline.letters.store import NEW
+from strandline.letters.store import KEPT, NEW, LetterStore, pages_of
 
 FRESH_SECONDS: Final = 2.0
 """Seconds for which letters are cached."""
@@ -30,7 +31,7 @@ class LetterReader:
 
     def __init__(self, open_pipeline: Callable[[Path], OpenedLetters | None]) -> None:
         self._open_pipeline = open_pipeline
-        self._read: dict[Path, tuple[float, pl.DataFrame]] = {}
+        self._read: dict[Path, tuple[float, LetterQuery | None, _Found | None]] = {}
         self._lock = threading.Lock()
 
     def letters(self, folder: Path, known: JobDefinition, query: LetterQuery) -> api_types.Letters:
@@ -38,24 +39,25 @@ class LetterReader:
         opened = self._open(folder, known)
         if isinstance(opened, str):
             return api_types.Letters(False, False, opened, 0, 0, {}, ())
-        every = self._letters(folder, opened)
-        found = _filter(every, query)
+        found = self._found(folder, opened, query)
         hint = "" if opened.sources else _NO_SOURCES
         return api_types.Letters(
             True,
             bool(opened.sources),
             hint,
-            every.height,
-            found.height,
-            dict(Counter(str(reason) for reason in every["reason"]).most_common(50)),
-            tuple(_summary(letter) for letter in found.reverse().head(query.limit).iter_rows(named=True)),
+            found.letters,
+            found.matching,
+            dict(found.reasons.most_common(50)),
+            tuple(_summary(letter) for letter in found.newest.reverse().iter_rows(named=True)),
         )
 
     def letter(self, folder: Path, known: JobDefinition, id_: str) -> api_types.LetterWhole:
         """One letter with all its fields."""
         opened = self._open(folder, known)
-        found = None if isinstance(opened, str) else self._letters(folder, opened).filter(pl.col("id") == id_)
-        if found is None or found.is_empty():
+        stores = () if isinstance(opened, str) else opened.stores
+        pages = (page for store in stores for page in pages_of(store, id_=id_))
+        found = next((page for page in pages if page.height), None)
+        if found is None:
             raise LetterNotFound("there is no such letter", hint="it may have been dropped since the page was loaded")
         letter = found.row(0, named=True)
         raw = letter.pop("raw") or b""
@@ -74,7 +76,7 @@ class LetterReader:
             raise SetupError("the job's sources are not known", hint=_NO_SOURCES)
         with self._lock:
             reports = [redrive(store, opened.sources, ids) for store in opened.stores]
-            self._read.pop(folder, None)
+            self._read.clear()
         left = {id_: why for report in reports for id_, why in report.left.items()}
         sent = [each for report in reports for each in report.sent]
         known_ids = {*sent, *left, *(each for report in reports for each in report.completed)}
@@ -88,22 +90,57 @@ class LetterReader:
         if opened is not None:
             return opened
         tables = [
-            sqlite(str(sink["path"]), table=_table(sink)).letters()
+            sqlite(path, table=table).letters()
             for sink in sinks_in(known)
-            if sink.get("is") == "Sqlite" and Path(str(sink.get("path"))).is_file() and _table(sink)
+            if sink.get("is") == "Sqlite" and (table := _table(sink)) and (path := _own_file(folder, sink))
         ]
         return OpenedLetters(tables) if tables else _NO_PIPELINE
 
-    def _letters(self, folder: Path, opened: OpenedLetters) -> pl.DataFrame:
-        at, found = self._read.get(folder, (0.0, None))
-        if found is None or time.monotonic() - at > FRESH_SECONDS:
-            found = pl.concat([store.read() for store in opened.stores]).sort("first_seen", "id")
-            self._read[folder] = (time.monotonic(), found)
+    def _found(self, folder: Path, opened: OpenedLetters, query: LetterQuery) -> "_Found":
+        at, known, found = self._read.get(folder, (0.0, None, None))
+        if found is None or known != query or time.monotonic() - at > FRESH_SECONDS:
+            found = _search(opened.stores, query)
+            self._read[folder] = (time.monotonic(), query, found)
         return found
 
 
+@dataclass(slots=True)
+class _Found:
+    """The newest letters that match a query, and counts of all."""
+
+    newest: pl.DataFrame
+    letters: int = 0
+    matching: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+
+
+def _search(stores: Sequence[LetterStore], query: LetterQuery) -> _Found:
+    """Look at every letter, one page at a time, and hold the newest ones only."""
+    found = _Found(pl.DataFrame(schema=KEPT).drop("raw"))
+    for page in (page for store in stores for page in pages_of(store, raw=bool(query.search))):
+        matching = _filter(page, query).drop("raw")
+        found.letters, found.matching = found.letters + page.height, found.matching + matching.height
+        found.reasons.update(map(str, page["reason"]))
+        found.newest = pl.concat([found.newest, matching]).sort("first_seen", "id").tail(query.limit)
+    return found
+
+
+def _own_file(folder: Path, sink: Mapping[str, Any]) -> str | None:
+    """Return the file that a job's folder names, if it lies in that folder or beside it.
+
+    The folder may come from elsewhere, and must not make this dashboard open other files of its user.
+    """
+    named = sink.get("path")
+    if not isinstance(named, str) or not named or "\0" in named:
+        return None
+    path, own = Path(named).resolve(), folder.resolve()
+    is_near = path.is_relative_to(own) or path.parent == own.parent
+    return str(path) if is_near and path.is_file() else None
+
+
 _NO_PIPELINE: Final = (
-    "The pipeline defines where its dead letters are. To show them here, start the job with "
+    "The pipeline defines where its dead letters are, and without it only files in the job's folder or beside it are "
+    "opened. To show them here, start the job with "
     "`strandline run FILE.py:NAME`, or this dashboard with --pipeline FILE.py:NAME."
 )
 _NO_SOURCES: Final = "To redrive letters, start this dashboard with --pipeline FILE.py:NAME."

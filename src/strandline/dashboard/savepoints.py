@@ -33,7 +33,9 @@ def _savepoints_in(place: Path, lineage: str) -> Iterator[api_types.SavepointLin
         return
     for manifest in manifests:
         try:
-            manifest_content = json.loads(manifest.read_text()) if manifest.stat().st_size <= LARGEST else {}
+            if not manifest.is_file() or manifest.stat().st_size > LARGEST:  # reading a named pipe would wait for ever
+                continue
+            manifest_content = json.loads(manifest.read_text())
             if manifest_content["identity"]["lineage"] == lineage:
                 yield _line(manifest.parent, manifest_content)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -22,6 +22,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from strandline.dashboard.api import Api, internal_error
+from strandline.dashboard.bounded_connections import BoundedProtocol
 from strandline.dashboard.dead_letter_page import DeadLetterPages
 from strandline.dashboard.dead_letter_queries import OpenedLetters
 from strandline.dashboard.jobs import Jobs
@@ -172,7 +173,7 @@ class Dashboard:
         # A link contains its token, so requests are never logged.
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=2, lifespan="on",
-            timeout_keep_alive=30, h11_max_incomplete_event_size=32 * 1024, limit_concurrency=512, **tls,
+            timeout_keep_alive=30, h11_max_incomplete_event_size=32 * 1024, http=BoundedProtocol, **tls,
         )  # fmt: skip
         self._server = _Server(config, self._feed.close)
         self._thread: threading.Thread | None = None

@@ -19,6 +19,10 @@ class ForeignRedirect(Exception):
     """Raised when the answer redirects to another host, or in a circle."""
 
 
+class InvalidHeader(Exception):
+    """Raised when a header cannot be sent. The message has its name, never its value, which may be a secret."""
+
+
 class TooLarge(Exception):
     """Raised when the answer is larger than any valid one."""
 
@@ -36,17 +40,35 @@ def send_request(
     method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float, ca: str | None = None
 ) -> Answer:
     """Send a request; follow redirects only to the same scheme, host and port, since headers may hold a password."""
+    _check_headers(headers)
     origin = _origin(urlsplit(url))
     until = time.monotonic() + seconds
     for _ in range(_HOPS):
         answer, location = _once(method, urlsplit(url), headers, body, until, ca)
         if answer.status not in _MOVED or location is None:
             return answer
-        url = urljoin(url, location)
-        there = urlsplit(url)
-        if _origin(there) != origin:
-            raise ForeignRedirect(f"a redirect to {there.scheme}://{there.hostname}")
+        try:
+            url = urljoin(url, location)
+            there = _origin(urlsplit(url))
+        except ValueError:
+            raise ForeignRedirect("a redirect that cannot be read") from None
+        if there != origin:
+            raise ForeignRedirect(f"a redirect to {there[0]}://{there[1]}")
     raise ForeignRedirect("redirects without an end")
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    """Refuse what `http.client` refuses with the value in its message."""
+    for name, value in headers.items():
+        if not value.isprintable() or not _is_latin(value):
+            raise InvalidHeader(f"the header {name} has a line break, or a character outside Latin-1")
+
+
+def _is_latin(value: str) -> bool:
+    try:
+        return bool(value.encode("latin-1")) or True
+    except UnicodeEncodeError:
+        return False
 
 
 def _once(

@@ -10,6 +10,7 @@ from strandline.kernel.blocks.block import OFFSET, PARTITION
 from strandline.kernel.blocks.python_values import python_rows, row_as_json
 from strandline.kernel.dead_letters import DETAIL, ENVELOPE, RAW, REASON, SINK_REFUSED, complete_envelopes, letters_of
 from strandline.ports.dead_letter_masking import outgoing
+from strandline.redaction import redact
 
 _LONGEST: Final = 400
 
@@ -35,7 +36,7 @@ def refused_letters(
         {
             **_place(each.row),
             REASON: SINK_REFUSED,
-            DETAIL: each.detail[:_LONGEST],
+            DETAIL: redact(each.detail)[:_LONGEST],
             RAW: row_as_json(each.row),
         }
         for each in refused

@@ -7,6 +7,7 @@ from typing import Final
 
 from strandline.errors import InvalidSecret, SetupError
 from strandline.model.arguments import checked
+from strandline.redaction import remember
 
 _WAYS: Final = ("env", "file")
 _LARGEST: Final = 64 * 1024
@@ -31,14 +32,16 @@ class Secret:
             )
 
     def reveal(self) -> str:
-        """Read the secret's current value on this machine."""
+        """Read the secret's current value on this machine, without the newline at its end; it is masked in texts from
+        now on."""
         kind, _, name = self.reference.partition(":")
-        found = os.environ.get(name) if kind == "env" else _first_line(Path(name))
+        found = (os.environ.get(name) or "").rstrip("\r\n") if kind == "env" else _first_line(Path(name))
         if not found:
             raise SetupError(
                 f"the secret {self.reference} is missing or empty",
                 hint=f"set the variable {name}" if kind == "env" else f"write it into {name}, readable by this user",
             )
+        remember(found)
         return found
 
     def __str__(self) -> str:

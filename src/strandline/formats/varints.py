@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from strandline.kernel.blocks.bounded_parts import parts_by_size
+
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
@@ -15,6 +17,8 @@ Bytes = npt.NDArray[np.uint8]
 PADDING: Final = 16
 """Zero bytes after the last record, so that reading a truncated number stays in bounds."""
 _LONGEST: Final = 10
+_BYTES_AT_ONCE: Final = 1 << 20
+"""Bytes that are copied at once: each needs a position of eight bytes meanwhile."""
 _ONE, _SEVEN, _TOP = np.uint64(1), np.uint64(7), np.uint64(56)
 _LENGTHS: Final = np.uint64(0x0102030405060708)
 """Multiplied by the position of a number's last byte, its top byte is the number's length."""
@@ -33,6 +37,7 @@ _PAIRS: Final = tuple(
 TRUNCATED = "it ends in the middle of a value"
 TRAILING = "there are bytes left after the last value"
 NEGATIVE = "a length below zero"
+TOO_MANY = "more than 250,000 arrays and maps in one record"
 ENDLESS = "a number of more than 64 bits"
 OUT_OF_RANGE = "a number out of the range of its type"
 NO_BRANCH = "a union branch that the schema does not have"
@@ -150,9 +155,15 @@ class Cursor:
         """Copy the bytes at these positions into an Arrow array."""
         offsets = np.zeros(len(starts) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
-        places = np.repeat(starts - offsets[:-1], lengths)
-        places += np.arange(offsets[-1])
-        data = self.data[places]
+        data = np.empty(offsets[-1], np.uint8)
+        for part in parts_by_size(lengths, _BYTES_AT_ONCE):
+            first, last = offsets[part.start], offsets[part.stop]
+            if part.stop - part.start == 1:
+                data[first:last] = self.data[starts[part.start] : starts[part.start] + last - first]
+            else:
+                places = np.repeat(starts[part] - offsets[:-1][part], lengths[part])
+                places += np.arange(first, last)
+                data[first:last] = self.data[places]
         return pa.Array.from_buffers(pa.large_binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
     def texts(self, rows: Ints, starts: Ints, lengths: Ints) -> pa.Array:

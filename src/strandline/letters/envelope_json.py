@@ -35,15 +35,18 @@ def from_json(value: bytes, where: str) -> dict[str, Any]:
     try:
         fields: dict[str, Any] = json.loads(value)
         version = int(fields.pop("envelope"))
-    except (ValueError, TypeError, KeyError, AttributeError) as problem:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as problem:
         raise StateError(f"{where} is not a dead letter", detail=str(problem)[:200]) from None
     if version > VERSION:
         raise StateError(f"{where} is written by a newer Strandline", detail=f"envelope {version}", hint="upgrade")
-    raw, coded = fields.pop("raw", None), fields.pop("raw_base64", None)
-    fields["raw"] = b64decode(coded) if coded is not None else None if raw is None else raw.encode()
-    for name in TIMES:
-        if isinstance(fields.get(name), str):
-            fields[name] = (datetime.fromisoformat(fields[name]) - _EPOCH) // timedelta(milliseconds=1)
+    try:
+        raw, coded = fields.pop("raw", None), fields.pop("raw_base64", None)
+        fields["raw"] = b64decode(coded) if coded is not None else None if raw is None else raw.encode()
+        for name in TIMES:
+            if isinstance(fields.get(name), str):
+                fields[name] = (datetime.fromisoformat(fields[name]) - _EPOCH) // timedelta(milliseconds=1)
+    except (ValueError, TypeError, AttributeError, OverflowError) as problem:
+        raise StateError(f"{where} is not a dead letter", detail=str(problem)[:200]) from None
     return {**dict.fromkeys(PUBLIC), **fields}
 
 

@@ -103,7 +103,7 @@ class Folder:
 
     def _row(self, letter: Mapping[str, Any]) -> dict[str, Any] | None:
         """The row from its file if that still exists, otherwise from the letter."""
-        found = _in_file(letter["source_partition"], letter["source_offset"])
+        found = self._in_file(letter["source_partition"], letter["source_offset"])
         if found is not None:
             return found
         if letter["masked"] is not None or letter["raw"] is None:
@@ -114,14 +114,16 @@ class Folder:
             return None
         return row if isinstance(row, dict) else None
 
-
-def _in_file(partition: str | None, offset: int | None) -> dict[str, Any] | None:
-    place = urlparse(partition or "")
-    path = Path(unquote(place.path))
-    if place.scheme not in ("", "file") or path.suffix != ".parquet" or offset is None or not path.is_file():
-        return None
-    rows = pl.scan_parquet(path).slice(offset, 1).collect()
-    return rows.row(0, named=True) if rows.height else None
+    def _in_file(self, partition: str | None, offset: int | None) -> dict[str, Any] | None:
+        """Read a row from its file, if that lies in the source's folder: a letter may name any path."""
+        place = urlparse(partition or "")
+        path, folder = Path(unquote(place.path)), Path(unquote(urlparse(self.path).path))
+        if place.scheme not in ("", "file") or path.suffix != ".parquet" or offset is None or offset < 0:
+            return None
+        if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
+            return None
+        rows = pl.scan_parquet(path, glob=False).slice(offset, 1).collect()
+        return rows.row(0, named=True) if rows.height else None
 
 
 def _time(name: str, kind: Any) -> pl.Expr:

@@ -14,7 +14,7 @@ import polars as pl
 
 from strandline.errors import SetupError
 from strandline.kernel.dead_letters import SINK_REFUSED
-from strandline.letters.store import NEW, REDRIVEN, STATE, LetterStore, Redrive, RedriveTarget
+from strandline.letters.store import KEPT, NEW, REDRIVEN, STATE, LetterStore, Redrive, RedriveTarget, in_order, pages_of
 from strandline.ports.crash_points import crash_point
 
 AT_ONCE: Final = 1_000
@@ -37,14 +37,14 @@ class Report:
 def redrive(store: LetterStore, sources: Mapping[str, Any], wanted: Iterable[str]) -> Report:
     """Write the records of these letters back to their sources, by name, and mark the letters."""
     completed = _complete(store, sources)
-    letters = store.read()
-    chosen, left = _select(letters, sources, frozenset(wanted) - frozenset(completed))
+    ids = frozenset(wanted) - frozenset(completed)
+    chosen, left = _select(_letters_at(store, ids), sources, ids)
     sent: list[str] = []
     for start in range(0, chosen.height, AT_ONCE):
         part = chosen[start : start + AT_ONCE]
-        ids = tuple(part["id"])
+        some = tuple(part["id"])
         before = {name: sources[name].end_positions(each) for name, each in _by_source(part)}
-        one = Redrive(hashlib.sha256(",".join(ids).encode()).hexdigest()[:16], ids, before)
+        one = Redrive(hashlib.sha256(",".join(some).encode()).hexdigest()[:16], some, before)
         store.begin(one)
         crash_point("R1")
         sent += _send(store, sources, one, part)
@@ -55,7 +55,8 @@ def predict(store: LetterStore, sources: Mapping[str, Any], wanted: Iterable[str
     """Predict what a redrive would send, and what would stay."""
     begun = store.begun()
     completed = () if begun is None else begun.letters
-    chosen, left = _select(store.read(), sources, frozenset(wanted) - frozenset(completed))
+    ids = frozenset(wanted) - frozenset(completed)
+    chosen, left = _select(_letters_at(store, ids), sources, ids)
     return Report(tuple(chosen["id"]), left, completed)
 
 
@@ -70,8 +71,21 @@ def _complete(store: LetterStore, sources: Mapping[str, Any]) -> tuple[str, ...]
             f"an unfinished redrive sent records to {missing[0]}, which this pipeline does not read",
             hint="redrive once more with the pipeline that it was started with",
         )
-    part = store.read().filter(pl.col("id").is_in(begun.letters))
+    part = _with_records(store, frozenset(begun.letters))
     return tuple(_send(store, sources, begun, part))
+
+
+def _letters_at(store: LetterStore, wanted: frozenset[str]) -> pl.DataFrame:
+    """Read these letters and all others of the same records."""
+    every = pl.concat([pl.DataFrame(schema=KEPT), *pages_of(store, raw=False)])
+    places = every.filter(pl.col("id").is_in(wanted)).select(_POSITION).unique()
+    return _with_records(store, frozenset(every.join(places, on=_POSITION, how="semi", nulls_equal=True)["id"]))
+
+
+def _with_records(store: LetterStore, ids: frozenset[str]) -> pl.DataFrame:
+    """Read these letters with their records, in order."""
+    pages = (page.filter(pl.col("id").is_in(ids)) for page in pages_of(store))
+    return in_order(pl.concat([pl.DataFrame(schema=KEPT), *pages]))
 
 
 def _send(store: LetterStore, sources: Mapping[str, Any], one: Redrive, letters: pl.DataFrame) -> list[str]:

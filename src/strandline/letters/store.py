@@ -1,16 +1,18 @@
 """Protocols of a dead letter store, and of a source that supports redrive."""
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol, runtime_checkable
 
 import polars as pl
 
-from strandline.errors import SinkError
+from strandline.errors import SinkError, StateError
 from strandline.kernel.dead_letters import PUBLIC
 from strandline.plan.endpoints import DeadLetters
 
+_ID: Final = re.compile(r"[\w-]{1,100}", re.ASCII)
 STATE: Final = "state"
 REDRIVE: Final = "redrive"
 """The redrive that sent a letter's record back; null if the letter was not redriven."""
@@ -30,6 +32,11 @@ class Redrive:
     letters: tuple[str, ...]
     before: Mapping[str, Any] = field(default_factory=dict)
     """By source, where it ended before, which shows afterwards whether the records have arrived."""
+
+    def __post_init__(self) -> None:
+        # A stored id becomes part of file names.
+        if _ID.fullmatch(str(self.id)) is None:
+            raise StateError(f"{str(self.id)[:100]!r} is not the id of a redrive", hint="restore the notes from a copy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,24 @@ class LetterStore(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class PagedLetters(Protocol):
+    """A store that reads its letters some at a time, in bounded memory."""
+
+    def pages(self, *, raw: bool = True, id_: str | None = None) -> Iterator[pl.DataFrame]:
+        """Read the letters, or the one with this id, in no order; without their records unless `raw`."""
+        ...
+
+
+def pages_of(store: LetterStore, *, raw: bool = True, id_: str | None = None) -> Iterator[pl.DataFrame]:
+    """Read the letters of a store in pages if it can, otherwise all at once."""
+    if isinstance(store, PagedLetters):
+        yield from store.pages(raw=raw, id_=id_)
+    else:
+        letters = store.read()
+        yield letters if id_ is None else letters.filter(pl.col("id") == id_)
 
 
 @runtime_checkable

@@ -1,6 +1,5 @@
 """Run a pipeline on Spark with an observer that records its numbers."""
 
-import logging
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -16,11 +15,12 @@ from strandline.observe.metrics.observer import MetricsExporter, Recorder
 from strandline.observe.metrics.store import Retention
 from strandline.plan.compile import to_stages
 from strandline.plan.nodes import Root
+from strandline.redaction import logger
 from strandline.spark.job import Job
 from strandline.spark.launch.preflight import local_folder
 from strandline.spark.run import run as run_on_spark
 
-_log: Final = logging.getLogger("strandline")
+_log: Final = logger("strandline")
 
 
 @checked

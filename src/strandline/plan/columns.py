@@ -4,9 +4,9 @@ from typing import Final
 
 from strandline.plan.nodes import Node
 from strandline.plan.operators.contract import Columns
-from strandline.plan.operators.window import PANE
+from strandline.plan.operators.window import PANE, READ_ONLY
 
-__all__ = ["PANE", "PUBLIC", "Columns", "columns_after"]
+__all__ = ["PANE", "PUBLIC", "READ_ONLY", "Columns", "columns_after"]
 
 PUBLIC: Final = frozenset(
     {

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from strandline.errors import InvalidStep
 from strandline.model.watermarks import Inputs, Watermark
-from strandline.plan.columns import PANE, columns_after
+from strandline.plan.columns import PANE, READ_ONLY, columns_after
 from strandline.plan.endpoints import Source
 from strandline.plan.lineage import LineagePath, paths_to
 from strandline.plan.nodes import KeyedNode, Node, Read, Root, Write, fingerprint, outputs_of, walk
@@ -208,7 +208,9 @@ def _retracts(path: LineagePath) -> bool:
 
 def _known_columns(write: Write) -> tuple[tuple[str, str | None], ...]:
     """Return the columns of written rows. A user's column may have the name of a pane's, so those have no type here."""
-    return tuple((name, None if name in PANE else kind) for name, kind in write.columns.items())
+    return tuple(
+        (name, None if name in PANE else kind) for name, kind in write.columns.items() if name not in READ_ONLY
+    )
 
 
 def _pane_keys(write: Write) -> tuple[str, ...] | None:

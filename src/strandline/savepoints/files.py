@@ -16,17 +16,18 @@ import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 import polars as pl
 
-from strandline.checkpoint.job_folder import Identity
+from strandline.checkpoint.job_folder import BACKFILL, Identity
 from strandline.errors import SavepointError
 from strandline.kernel.operator import Exported
 from strandline.kernel.watermarks import progress_from_facts, progress_to_facts
 from strandline.ports.durable_files import sync_folder
+from strandline.ports.inside_folder import is_inside
 
 FORMAT: Final = 1
 """The version of the format that is written. All versions from 1 on can be read."""
@@ -99,7 +100,9 @@ class Savepoint:
     def step(self, number: int) -> Exported:
         """Read the state of a keyed step."""
         step = next(each for each in self.manifest.steps if each.number == number)
-        frames = {name: pl.read_parquet(self.folder / file).drop(GROUP) for name, file in step.frames.items()}
+        frames = {
+            name: pl.read_parquet(self.folder / file, glob=False).drop(GROUP) for name, file in step.frames.items()
+        }
         return Exported(progress_from_facts(step.progress), step.turn, frames)
 
     @property
@@ -181,22 +184,42 @@ def load(folder: Path) -> Savepoint:
     if _sealed(facts) != facts:
         raise _damaged(path, "it does not match its seal")
     try:
-        return Savepoint(folder, _manifest(facts))
-    except (KeyError, TypeError, ValueError) as problem:
+        found = Savepoint(folder, _manifest(facts))
+        names = [*found.manifest.files, *_frames(found)]
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise _damaged(path, f"{type(problem).__name__}: {problem}") from None
+    for name in names:
+        if not is_inside(folder, name):
+            raise _damaged(folder / str(name), "it lies outside of the savepoint")
+    return found
 
 
 def verify(savepoint: Savepoint) -> None:
-    """Check the digest of every file; raise for the first that is missing or damaged."""
-    for name, digest in savepoint.manifest.files.items():
+    """Check the digest of every file; raise for the first that is missing or damaged, or that has no digest."""
+    files = savepoint.manifest.files
+    for name, digest in files.items():
         path = savepoint.folder / name
-        inside = PurePosixPath(name)
-        if inside.is_absolute() or ".." in inside.parts or _leads_out(path, savepoint.folder):
+        if not is_inside(savepoint.folder, name):
             raise _damaged(path, "it lies outside of the savepoint")
         if not path.is_file():
             raise _damaged(path, "it is missing")
         if _hashed(path) != digest:
             raise _damaged(path, "its content does not match its digest")
+    for name in [*_frames(savepoint), *_present(savepoint.folder)]:
+        if name not in files:
+            raise _damaged(
+                savepoint.folder / name, "the manifest has no digest of it, so its content cannot be checked"
+            )
+
+
+def _frames(savepoint: Savepoint) -> list[str]:
+    return [file for step in savepoint.manifest.steps for file in step.frames.values()]
+
+
+def _present(folder: Path) -> list[str]:
+    """List the files that a restore would read."""
+    places = [folder / BACKFILL, *(folder / "sources").rglob("*")]
+    return [path.relative_to(folder).as_posix() for path in places if path.is_symlink() or path.is_file()]
 
 
 def found_in(folder: Path) -> Iterator[Savepoint]:
@@ -237,11 +260,6 @@ def _hashed(path: Path, *, durable: bool = False) -> str:
         if durable:
             os.fsync(file.fileno())
     return digest
-
-
-def _leads_out(path: Path, folder: Path) -> bool:
-    """Whether a symbolic link leads out of the folder."""
-    return not path.resolve().is_relative_to(folder.resolve())
 
 
 def _damaged(path: Path, why: str) -> SavepointError:

@@ -284,9 +284,8 @@ def _write(  # noqa: PLR0913, PLR0917 - all that a checkpoint is made of
         seed(spark, home.spark, levels, blocks_of(stages, steps), partitions)
         place_at(home.spark, positions, found.manifest.clock)
         for number, old in enumerate(upgrade.sources):
-            log = found.folder / "sources" / str(old)
-            if old is not None and log.is_dir():
-                shutil.copytree(log, home.spark / "sources" / str(number))
+            if old is not None:
+                _copy_log(found, f"sources/{old}/", home.spark / "sources" / str(number))
         if (plan := plan_in(found.folder)) is not None:
             keep(folder, plan)
         logs = read_identities(found.folder)
@@ -303,6 +302,15 @@ def _write(  # noqa: PLR0913, PLR0917 - all that a checkpoint is made of
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _copy_log(found: Savepoint, prefix: str, to: Path) -> None:
+    """Copy the files of a source's log that the manifest names and `verify` has checked."""
+    for name in found.manifest.files:
+        if name.startswith(prefix):
+            target = to / name.removeprefix(prefix)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(found.folder / name, target)
 
 
 def blocks_of(stages: Stages, steps: Mapping[int, Exported]) -> dict[int, Mapping[str, bytes]]:

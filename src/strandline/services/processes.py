@@ -61,7 +61,11 @@ class Process:
 
 def spawn(command: Sequence[str], log: Path, environ: Mapping[str, str]) -> Process:
     """Start a program in a session of its own, so that it outlives this process and its terminal; its output goes to
-    the log."""
+    the log.
+
+    It gets no other descriptor: one of the caller's would keep a pipe, a lock or a port of the caller open for as long
+    as it runs.
+    """
     appended = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     pid = os.posix_spawn(
         command[0],
@@ -71,11 +75,25 @@ def spawn(command: Sequence[str], log: Path, environ: Mapping[str, str]) -> Proc
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(log), appended, 0o600),
             (os.POSIX_SPAWN_DUP2, 1, 2),
+            *((os.POSIX_SPAWN_CLOSE, each) for each in _inheritable()),
         ],
         setsid=True,
+        setsigmask=[],
+        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT],
     )
     # Until it is reaped, the pid stays taken even if the program has ended.
     return Process(pid, birth_of(pid) or "")
+
+
+def _inheritable() -> list[int]:
+    """Return the descriptors, other than the standard ones, that a program started now would get."""
+    found = []
+    with suppress(OSError):
+        for name in Path("/dev/fd").iterdir():
+            with suppress(OSError, ValueError):  # that of the folder itself is closed by now
+                if int(name.name) > 2 and os.get_inheritable(int(name.name)):
+                    found.append(int(name.name))
+    return found
 
 
 def birth_of(pid: int) -> str | None:

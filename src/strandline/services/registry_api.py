@@ -8,12 +8,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from strandline.errors import StrandlineError
 from strandline.formats.registry.subjects import Kind, Level, Reference, Schema, Version
 from strandline.services.registry_store import Store
 
+_VERSION: Final = re.compile(r"[0-9]{1,10}")
 DEFAULT_LEVEL: Final = Level.BACKWARD
 
 
@@ -52,7 +53,7 @@ class Api:
     def __init__(self, store: Store, check: Check) -> None:
         self._store = store
         self._check = check
-        name, number, version = "([^/]+)", "([0-9]+)", "([^/]+)"
+        name, number, version = "([^/]+)", "([0-9]{1,18})", "([^/]+)"  # such a number fits into 64 bits
         self._routes: Final[tuple[tuple[str, re.Pattern[str], Answer], ...]] = tuple(
             (method, re.compile(pattern), answer)
             for method, pattern, answer in (
@@ -85,10 +86,11 @@ class Api:
 
     def answer(self, method: str, target: str, body: bytes) -> tuple[int, Any]:
         """Return the status and JSON value for one request."""
-        split = urlsplit(target)
-        path = split.path.rstrip("/") or "/"
-        options = {name: values[-1] for name, values in parse_qs(split.query).items()}
+        path = target
         try:
+            split = _split(target)
+            path = split.path.rstrip("/") or "/"
+            options = {name: values[-1] for name, values in parse_qs(split.query).items()}
             for known, pattern, answer in self._routes:
                 if known == method and (found := pattern.fullmatch(path)):
                     parts = tuple(unquote(part) for part in found.groups())
@@ -96,6 +98,9 @@ class Api:
             raise Refused(404, 404, "HTTP 404 Not Found")
         except Refused as refused:
             return refused.status, {"error_code": refused.code, "message": refused.message}
+        except Exception as problem:  # noqa: BLE001 - a request that no rule foresees must not cost the connection
+            print("error:", repr(f"{method} {path[:200]}: {problem}"[:500]), flush=True)  # noqa: T201 - the service's log
+            return 500, {"error_code": 50001, "message": f"Error in the backend: {type(problem).__name__}"}
 
     def _schema(self, request: Request) -> dict[str, Any]:
         return _schema_json(self._by_id(request))
@@ -252,12 +257,19 @@ class Api:
         versions = self._versions_of(subject, deleted=deleted or request.has_flag("deleted"))
         if wanted in ("latest", "-1"):
             return versions[-1]
-        if not wanted.isdigit() or int(wanted) == 0:
+        if not _VERSION.fullmatch(wanted) or int(wanted) == 0:
             raise Refused(422, 42202, f"The specified version '{wanted}' is not a valid version id.")
         for version in versions:
             if version.version == int(wanted):
                 return version
         raise Refused(404, 40402, f"Version {wanted} not found.")
+
+
+def _split(target: str) -> SplitResult:
+    try:
+        return urlsplit(target)
+    except ValueError:
+        raise Refused(404, 404, "HTTP 404 Not Found") from None
 
 
 def _body(body: bytes) -> Any:
@@ -272,18 +284,29 @@ def _body(body: bytes) -> Any:
 def _parse_schema(body: Any) -> Schema:
     facts = body if isinstance(body, dict) else {}
     text, kind = facts.get("schema"), facts.get("schemaType") or Kind.AVRO
-    if not isinstance(text, str):
+    if not isinstance(text, str) or not _is_unicode(text):
         raise Refused(422, 42201, "Invalid schema: the body has no text under `schema`")
-    if kind not in list(Kind):
+    if not isinstance(kind, str) or kind not in list(Kind):
         raise Refused(422, 42201, f"Invalid schema: the type {kind!r} is not one of {', '.join(Kind)}")
     return Schema(Kind(kind), _normalized(Kind(kind), text), _references(facts.get("references")))
 
 
 def _references(written: Any) -> tuple[Reference, ...]:
     try:
-        return tuple(Reference(str(use["name"]), str(use["subject"]), int(use["version"])) for use in written or ())
-    except (KeyError, TypeError, ValueError):
+        found = tuple(Reference(str(use["name"]), str(use["subject"]), int(use["version"])) for use in written or ())
+        if any(not _is_unicode(use.name + use.subject) for use in found):
+            raise ValueError
+        return found
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise Refused(422, 42201, "Invalid schema: a reference has a name, a subject and a version") from None
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text can be stored: JSON can hold half of a character."""
+    try:
+        return text.encode() is not None
+    except UnicodeEncodeError:
+        return False
 
 
 def _normalized(kind: Kind, text: str) -> str:

@@ -5,8 +5,12 @@ host, or that was sent for a page of another origin, is refused.
 """
 
 import json
+import re
+import socket
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +24,10 @@ from strandline.services.registry_store import Store
 LARGEST_BODY: Final = 1024 * 1024
 CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 
+MOST_CONNECTIONS: Final = 64
+"""Connections at a time, each of which takes a thread."""
+
+_LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _OURS: Final = frozenset({HOST, "localhost"})
 
 
@@ -29,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "strandline-registry"
     sys_version = ""
-    timeout = 60
+    timeout = 10
     # Send headers and body in one packet: sent apart, the second would wait until the first is acknowledged.
     wbufsize = -1
 
@@ -49,12 +57,15 @@ class Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "0")
         if self._is_foreign():
             self._refuse(403, "this registry serves programs on its own machine only")
-        elif self.headers.get("Transfer-Encoding") or not length.isdigit():
+        elif self.headers.get("Transfer-Encoding") or not _LENGTH.fullmatch(length):
             self._refuse(411, "Content-Length is missing")
         elif int(length) > LARGEST_BODY:
             self._refuse(413, f"the body is larger than {LARGEST_BODY} bytes")
         else:
-            self._respond(*self.server_api.answer(self.command, self.path, self.rfile.read(int(length))))
+            body = self.rfile.read(int(length))
+            with self.server.busy(self.connection):  # type: ignore[attr-defined]
+                answer = self.server_api.answer(self.command, self.path, body)
+            self._respond(*answer)
 
     @property
     def server_api(self) -> Api:
@@ -86,7 +97,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """One registry on one port."""
+    """One registry on one port. If too many connections are open, the oldest that waits for a request is closed."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -94,6 +105,38 @@ class Server(ThreadingHTTPServer):
     def __init__(self, port: int, api: Api) -> None:
         super().__init__((HOST, port), Handler)
         self.api = api
+        self._lock = threading.Lock()
+        self._open: dict[Any, bool] = {}
+        """The open connections, oldest first, and whether each has its request answered now."""
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            if len(self._open) >= MOST_CONNECTIONS:
+                oldest = next((each for each, busy in self._open.items() if not busy), None)
+                if oldest is None:
+                    super().shutdown_request(request)
+                    return
+                del self._open[oldest]
+                with suppress(OSError):  # its thread ends, and closes it
+                    oldest.shutdown(socket.SHUT_RDWR)
+            self._open[request] = False
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    @contextmanager
+    def busy(self, connection: Any) -> Iterator[None]:
+        """Keep a connection open while its request is answered."""
+        with self._lock:
+            self._open[connection] = True
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open[connection] = False
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -21,7 +21,7 @@ from strandline.advise.suggested_code import command, lines
 from strandline.advise.topic_access import Access
 from strandline.advise.topic_sample import sample_of_topic
 from strandline.cli.actions.run import find
-from strandline.cli.terminal import printable
+from strandline.cli.terminal import printable, safe_console
 from strandline.errors import InvalidStep
 from strandline.model.elements import Duration
 from strandline.observe.number_format import count, duration
@@ -44,7 +44,7 @@ def run_advise(  # noqa: PLR0913 - one parameter for each option
     if plot is not None:
         plot.write_text(lateness_plot(found), encoding="utf-8")
     if as_json:
-        print(json.dumps(to_plain(found), indent=2, ensure_ascii=False))
+        print(json.dumps(to_plain(found), indent=2))
     else:
         _print_advice(found)
     return 0
@@ -106,7 +106,7 @@ def _print_advice(found: Advice) -> None:
     parts: list[Any] = [Text.assemble((f"{verdict.way}: ", "bold green"), verdict.why), Text()]
     parts += [_options_table(found), Text(), _delay_table(found), Text(), *(_fact(*fact) for fact in _facts(found))]
     parts += [Text.assemble(("caution  ", "yellow"), printable(caution)) for caution in verdict.cautions]
-    console = Console(highlight=False)
+    console = safe_console(highlight=False)
     console.print(Group(*parts, Text(), Text(_title(found), "bold")))
     for code in (lines(found).rstrip(), f"\n$ {command(found)}" if command(found) else ""):
         if code:

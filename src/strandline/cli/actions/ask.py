@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from strandline.cli.terminal import printable
+from strandline.cli.terminal import printable, say
 from strandline.errors import SetupError
 from strandline.observe.job_requests import ask
 from strandline.observe.metrics.history import History, JobState, JobView
@@ -39,6 +39,6 @@ def run_ask(checkpoint: Path, what: str, *, wait: float, as_json: bool) -> int:
         print(json.dumps({"job": job.name, "asked": what, "state": job.state.value, "problem": job.problem}))
     else:
         text = f"{job.name} was asked to {what}" if job.state.is_alive else f"{job.name}: {job.state.value}"
-        print(printable(f"{text}: {job.problem}" if job.problem else text))
+        say(printable(f"{text}: {job.problem}" if job.problem else text))
     ended_well = job.state in (JobState.STOPPED, JobState.COMPLETE)
     return int(not ended_well and (wait > 0 or not job.state.is_alive))

@@ -12,7 +12,7 @@ from strandline.checkpoint.examine import examine
 from strandline.checkpoint.findings import Finding, Health
 from strandline.checkpoint.folder_lock import is_running
 from strandline.checkpoint.repair import Repaired, repair
-from strandline.cli.terminal import plain_console, printable
+from strandline.cli.terminal import plain_console, printable, say
 from strandline.errors import SetupError
 
 RESUMES, BLOCKED = 0, 1
@@ -27,7 +27,7 @@ def run_check(folder: Path, *, as_json: bool) -> int:
     else:
         _show(health)
         if is_running(health.folder):
-            print("a job is running in this folder: a file that is being written may look torn, so check again")
+            say("a job is running in this folder: a file that is being written may look torn, so check again")
     return RESUMES if health.goes_on else BLOCKED
 
 
@@ -39,7 +39,7 @@ def run_repair(folder: Path, *, yes: bool, as_json: bool) -> int:
         if not sys.stdin.isatty():
             raise SetupError("cannot ask for confirmation without a terminal", hint="add --yes")
         if input("Do this? [y/N] ").strip().lower() not in ("y", "yes"):
-            print("nothing was done")
+            say("nothing was done")
             return RESUMES if health.goes_on else BLOCKED
     mended = repair(folder.absolute())
     if as_json:
@@ -62,9 +62,9 @@ def _plain(health: Health) -> dict[str, object]:
 
 def _print_repairs(mended: Repaired) -> None:
     for act in mended.done:
-        print(f"done: {printable(str(act))}")
+        say(f"done: {printable(str(act))}")
     if mended.beside is not None:
-        print(f"damaged files were moved to {mended.beside}")
+        say(f"damaged files were moved to {mended.beside}")
     _show(mended.left)
 
 

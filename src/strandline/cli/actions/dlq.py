@@ -2,24 +2,24 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from strandline.cli.actions.run import find
-from strandline.cli.terminal import plain_console, printable
+from strandline.cli.terminal import plain_console, printable, safe_console, say, say_lines
 from strandline.connectors.files import Files
 from strandline.errors import SetupError
 from strandline.formats.csv import Csv
 from strandline.letters.envelope_json import time_text, to_json
 from strandline.letters.folder_redrive import Folder
 from strandline.letters.redrive import predict, redrive
-from strandline.letters.store import REDRIVEN, HasDeadLetters, LetterStore
+from strandline.letters.store import REDRIVEN, HasDeadLetters, LetterStore, pages_of
 from strandline.plan.compile import to_stages
 from strandline.plan.nodes import Root, outputs_of
 
@@ -45,41 +45,50 @@ class LetterFilter:
     def names_any(self) -> bool:
         return bool(self.ids) or self.every or any((self.reason, self.step, self.source, self.state == REDRIVEN))
 
-    def of(self, letters: pl.DataFrame) -> pl.DataFrame:
+    def of(self, letters: pl.DataFrame, ids: frozenset[str]) -> pl.DataFrame:
+        """Return the selected letters; `ids` are those that the prefixes stand for."""
         for name in ("reason", "step", "source", "state"):
             wanted = getattr(self, name)
             letters = letters if wanted is None else letters.filter(pl.col(name) == wanted)
-        if not self.ids:
-            return letters
-        selected = [_id_with_prefix(letters["id"].to_list(), start) for start in self.ids]
-        return letters.filter(pl.col("id").is_in([each for each in selected if each is not None]))
+        return letters.filter(pl.col("id").is_in(ids)) if self.ids else letters
 
 
 def run_list(where: str, letter_filter: LetterFilter, *, limit: int, as_json: bool) -> int:
     """Print the letters, newest first."""
-    letters = _read(stores_of(find(where).root), letter_filter).reverse()
-    shown = letters.head(limit)
+    shown, many = pl.DataFrame(), 0
+    for page in _pages(stores_of(find(where).root), letter_filter, raw=False):
+        # The letters of one batch stay in the order of their records.
+        shown = pl.concat([shown, page] if shown.width else [page]).sort("first_seen", maintain_order=True).tail(limit)
+        many += page.height
+    shown = shown.reverse()
     if as_json:
-        _print_json([_plain(each) for each in shown.drop("raw").iter_rows(named=True)])
+        _print_json([_plain(each) for each in shown.drop("raw", strict=False).iter_rows(named=True)])
         return DONE
-    if letters.is_empty():
-        print("no dead letters")
+    if shown.is_empty():
+        say("no dead letters")
         return DONE
     columns = ("id", "first_seen", "reason", "step", "place", "state", "detail")
     _print_table(columns, [_line(each) for each in shown.iter_rows(named=True)])
-    if letters.height > limit:
-        print(f"{letters.height - limit} more; raise --limit to see them")
+    if many > limit:
+        say(f"{many - limit} more; raise --limit to see them")
     return DONE
 
 
 def run_show(where: str, start: str, *, raw: bool, as_json: bool) -> int:
     """Print all fields of one letter, or its original bytes."""
-    letters = _read(stores_of(find(where).root), LetterFilter((start,)))
-    if letters.is_empty():
+    stores = stores_of(find(where).root)
+    (id_,) = _ids_with_prefixes(stores, (start,)) or (None,)
+    pages = (page for store in stores for page in pages_of(store, id_=id_) if id_ is not None and page.height)
+    found = next(pages, None)
+    if found is None:
         raise SetupError(f"there is no letter {start}", hint="strandline dlq list prints the letters")
-    letter = letters.row(0, named=True)
+    letter = found.row(0, named=True)
     if raw:
-        sys.stdout.buffer.write(letter["raw"] or b"")
+        record: bytes = letter["raw"] or b""
+        if sys.stdout.isatty():  # a terminal would obey escape sequences; a pipe or a file gets every byte
+            say_lines(record.decode(errors="backslashreplace"))
+        else:
+            sys.stdout.buffer.write(record)
         return DONE
     if as_json:
         _print_json(_plain(letter))
@@ -95,13 +104,15 @@ def run_count(where: str, letter_filter: LetterFilter, *, by: str, as_json: bool
     """Print the number of letters by one of their fields."""
     if by not in BY:
         raise SetupError(f"letters cannot be counted by {by!r}", hint=f"choose one of {', '.join(BY)}")
-    letters = _read(stores_of(find(where).root), letter_filter)
-    counted = letters.group_by(by).agg(pl.len().alias("letters")).sort("letters", by, descending=[True, False])
+    counts: Counter[Any] = Counter()
+    for page in _pages(stores_of(find(where).root), letter_filter, raw=False):
+        counts.update(page[by].to_list())
+    counted = sorted(counts.items(), key=lambda each: (-each[1], each[0] is None, each[0] or ""))
     if as_json:
-        _print_json({"letters": letters.height, "by": by, "counts": dict(counted.iter_rows())})
+        _print_json({"letters": counts.total(), "by": by, "counts": dict(counted)})
         return DONE
-    _print_table((by, "letters"), [(_display(by, "" if name is None else name), str(n)) for name, n in counted.rows()])
-    print(f"{letters.height} in total")
+    _print_table((by, "letters"), [(_display(by, "" if name is None else name), str(n)) for name, n in counted])
+    say(f"{counts.total()} in total")
     return DONE
 
 
@@ -112,7 +123,7 @@ def run_redrive(where: str, letter_filter: LetterFilter, *, dry: bool, as_json: 
     sources, stores = sources_of(root), stores_of(root)
     reports = []
     for store, chosen in zip(stores, _chosen(stores, letter_filter), strict=True):
-        reports.append((predict if dry else redrive)(store, sources, chosen["id"]))
+        reports.append((predict if dry else redrive)(store, sources, chosen))
     sent = [each for report in reports for each in report.sent]
     completed = [each for report in reports for each in report.completed]
     left = {id_: why for report in reports for id_, why in report.left.items()}
@@ -121,11 +132,11 @@ def run_redrive(where: str, letter_filter: LetterFilter, *, dry: bool, as_json: 
         _print_json({"dry_run": dry, "sent": sent, "completed": completed, "left": left})
     else:
         if completed:
-            print(f"{_letters(len(completed))} of an interrupted redrive {verb} back")
-        print(f"{_letters(len(sent))} {verb} back to their sources")
+            say(f"{_letters(len(completed))} of an interrupted redrive {verb} back")
+        say(f"{_letters(len(sent))} {verb} back to their sources")
         for why in sorted(set(left.values())):
             ids = [each for each, reason in left.items() if reason == why]
-            print(f"{len(ids)} not sent: {printable(why)} ({', '.join(each[:_ID_LENGTH] for each in ids[:3])})")
+            say(f"{len(ids)} not sent: {printable(why)} ({', '.join(each[:_ID_LENGTH] for each in ids[:3])})")
     return INCOMPLETE if left else DONE
 
 
@@ -133,19 +144,19 @@ def run_drop(where: str, letter_filter: LetterFilter, *, yes: bool, as_json: boo
     """Delete letters permanently, after confirmation."""
     _require(letter_filter, "drop")
     stores = stores_of(find(where).root)
-    chosen = [each["id"].to_list() for each in _chosen(stores, letter_filter)]
+    chosen = _chosen(stores, letter_filter)
     total = sum(map(len, chosen))
     if total and not yes:
         if not sys.stdin.isatty():
             raise SetupError(f"{_letters(total)} would be deleted permanently", hint="add --yes to confirm")
         if input(f"Delete {_letters(total)} permanently? [y/N] ").strip().lower() not in ("y", "yes"):
-            print("no letter was dropped")
+            say("no letter was dropped")
             return INCOMPLETE
     dropped = sum(store.drop(ids) for store, ids in zip(stores, chosen, strict=True) if ids)
     if as_json:
         _print_json({"dropped": dropped})
     else:
-        print(f"{_letters(dropped)} dropped")
+        say(f"{_letters(dropped)} dropped")
     return DONE
 
 
@@ -185,18 +196,36 @@ def stores_of(root: Root) -> list[LetterStore]:
     return [*found.values()]
 
 
-def _read(stores: Sequence[LetterStore], letter_filter: LetterFilter) -> pl.DataFrame:
-    # The letters of one batch stay in the order of their records.
-    return letter_filter.of(pl.concat([store.read() for store in stores]).sort("first_seen", maintain_order=True))
+def _pages(stores: Sequence[LetterStore], letter_filter: LetterFilter, *, raw: bool) -> Iterator[pl.DataFrame]:
+    """Read the selected letters of all stores, some at a time."""
+    ids = _ids_with_prefixes(stores, letter_filter.ids)
+    for store in stores:
+        for page in pages_of(store, raw=raw):
+            yield letter_filter.of(page, ids)
 
 
-def _chosen(stores: Sequence[LetterStore], letter_filter: LetterFilter) -> list[pl.DataFrame]:
-    """Return the selected letters of each store; refuse an id that no store has."""
-    known = [store.read() for store in stores]
+def _chosen(stores: Sequence[LetterStore], letter_filter: LetterFilter) -> list[list[str]]:
+    """Return the ids of the selected letters of each store; refuse an id that no store has."""
+    ids = _ids_with_prefixes(stores, letter_filter.ids)
     for start in letter_filter.ids:
-        if _id_with_prefix(pl.concat(known)["id"].to_list(), start) is None:
+        if not any(each.startswith(start) for each in ids):
             raise SetupError(f"there is no letter {start}", hint="strandline dlq list prints the letters")
-    return [letter_filter.of(each) for each in known]
+    pages = ([letter_filter.of(page, ids) for page in pages_of(store, raw=False)] for store in stores)
+    return [[id_ for page in each for id_ in page["id"]] for each in pages]
+
+
+def _ids_with_prefixes(stores: Sequence[LetterStore], starts: Sequence[str]) -> frozenset[str]:
+    """Return the id that begins with each prefix, if there is one; refuse a prefix of several."""
+    found: dict[str, set[str]] = {start: set() for start in starts}
+    pages = (page for store in stores if starts for page in pages_of(store, raw=False))
+    for id_ in (each for page in pages for each in page["id"].drop_nulls()):
+        for start, known in found.items():
+            if id_.startswith(start):
+                known.add(id_)
+    for start, known in found.items():
+        if len(known) > 1:
+            raise SetupError(f"{len(known)} letters begin with {start}", hint="give more of the id")
+    return frozenset(id_ for known in found.values() for id_ in known)
 
 
 def _letters(letters: int) -> str:
@@ -206,13 +235,6 @@ def _letters(letters: int) -> str:
 def _require(letter_filter: LetterFilter, verb: str) -> None:
     if not letter_filter.names_any:
         raise SetupError(f"no letters to {verb} were selected", hint="give ids, --reason, --step, --source, or --all")
-
-
-def _id_with_prefix(ids: Sequence[str | None], start: str) -> str | None:
-    found = [each for each in ids if each is not None and each.startswith(start)]
-    if len(found) > 1:
-        raise SetupError(f"{len(found)} letters begin with {start}", hint="give more of the id")
-    return found[0] if found else None
 
 
 def _line(letter: Mapping[str, Any]) -> list[str]:
@@ -244,7 +266,7 @@ def _print_json(value: Any) -> None:
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table on a terminal, aligned lines elsewhere."""
-    console = Console()
+    console = safe_console()
     if console.is_terminal:
         table = Table(box=None, pad_edge=False, header_style="dim")
         for name in columns:
@@ -255,4 +277,4 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         return
     widths = [max(len(row[at]) for row in [columns, *rows]) for at in range(len(columns))]
     for row in [columns, *rows]:
-        print("  ".join(each.ljust(width) for each, width in zip(row, widths, strict=True)).rstrip())
+        say("  ".join(each.ljust(width) for each, width in zip(row, widths, strict=True)).rstrip())

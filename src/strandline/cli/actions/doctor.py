@@ -13,6 +13,7 @@ from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 
+from strandline.cli.terminal import safe_console, say
 from strandline.errors import SetupError
 from strandline.spark.launch.find_java import find_java
 from strandline.spark.launch.jars import FETCH, home, jars_folder, missing, pinned
@@ -210,12 +211,11 @@ def _tell_lines(findings: Sequence[Finding]) -> None:
     width = max(17, *(len(finding.name) for finding in findings))
     for finding in findings:
         fix = f"; {finding.fix}" if finding.fix else ""
-        print(f"{finding.standing:<5} {finding.name:<{width}} {finding.fact}{fix}")
-    print(summary(findings))
+        say(f"{finding.standing:<5} {finding.name:<{width}} {finding.fact}{fix}")
+    say(summary(findings))
 
 
 def _tell_table(findings: Sequence[Finding]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -230,7 +230,7 @@ def _tell_table(findings: Sequence[Finding]) -> None:
         if finding.fix:
             fact.append(f"\n→ {finding.fix}", colour)
         table.add_row(Text(mark, colour), Text(finding.name, "bold"), fact)
-    console = Console(highlight=False)
+    console = safe_console(highlight=False)
     console.print(table)
     console.print(Text("\n" + summary(findings), "bold"))
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from strandline.cli.config import settings
-from strandline.cli.terminal import cell, printable
+from strandline.cli.terminal import cell, indented, printable, safe_console
 from strandline.observe.known_jobs import jobs_of_this_machine
 from strandline.observe.metrics.encoding import to_plain
 from strandline.observe.metrics.history import History, JobState, JobView, find_jobs
@@ -69,8 +69,8 @@ def run_status(checkpoint: Path, *, as_json: bool) -> int:
 
 def wide_console() -> Console:
     """Return a console as wide as the terminal, or wide enough for a table if the output is a pipe or a file."""
-    found = Console(highlight=False, markup=False, emoji=False)
-    return found if found.is_terminal else Console(highlight=False, markup=False, emoji=False, width=_PIPE_WIDTH)
+    found = safe_console(highlight=False, markup=False, emoji=False)
+    return found if found.is_terminal else safe_console(highlight=False, markup=False, emoji=False, width=_PIPE_WIDTH)
 
 
 def _status(folder: Path) -> JobStatus:
@@ -146,7 +146,7 @@ def header(job: JobView, latest: BatchMetrics | None) -> Text:
     if latest is not None:
         text.append(f"\nbatch {latest.batch}: {conserved(latest.counts)}")
     if job.problem:
-        text.append(f"\n{printable(job.problem, keep_lines=True)}", "red")
+        text.append(f"\n{indented(job.problem)}", "red")
     return text
 
 

@@ -5,13 +5,12 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from strandline.checkpoint.job_folder import Checkpoint
 from strandline.cli.actions.run import find
-from strandline.cli.terminal import cell, printable
+from strandline.cli.terminal import cell, printable, safe_console, say
 from strandline.connectors.files.listing import waiting_here
 from strandline.connectors.files.source import Files
 from strandline.connectors.kafka.lag import Moment, PartitionLag, Verdict, lag
@@ -54,7 +53,7 @@ def run(where: str, *, checkpoint: Path, as_json: bool) -> int:
         _show(found)
         for each in folders:
             since = "" if each.seconds is None else f", the oldest written {duration(each.seconds)} ago"
-            print(printable(f"{each.source}: {each.files} unread files with {bytes_of(each.bytes)}{since}"))
+            say(printable(f"{each.source}: {each.files} unread files with {bytes_of(each.bytes)}{since}"))
     return int(any(each.verdict in (Verdict.STALLED, Verdict.STOPPED) for each in found))
 
 
@@ -81,4 +80,4 @@ def _show(found: list[PartitionLag]) -> None:
         verdict = Text(str(each.verdict), _COLOURS[each.verdict])
         numbers = (str(each.committed), str(each.end), str(each.records), seconds)
         table.add_row(cell(each.partition), *numbers, verdict)
-    Console().print(table)
+    safe_console().print(table)

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from strandline.cli.terminal import safe_console, say, say_lines
 from strandline.errors import InvalidStory, StrandlineError
 from strandline.plan.stories.play import Outcome
 from strandline.plan.stories.story import SUFFIX, Story, read_stories
@@ -87,18 +88,17 @@ def summary(played: Sequence[Played]) -> str:
 def _print_lines(played: Sequence[Played]) -> None:
     for each in played:
         if each.problem:
-            print(f"unreadable: {each.problem}")
+            say_lines(f"unreadable: {each.problem}")
         for outcome in each.outcomes:
             if not outcome.ok:
-                print(f"{outcome}\n")
-    print(summary(played))
+                say_lines(f"{outcome}\n")
+    say(summary(played))
 
 
 def _print_colored(played: Sequence[Played]) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = safe_console(highlight=False, soft_wrap=True)
     colours = {"- ": "green", "+ ": "red"}
     for each in played:
         if each.problem:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from strandline.cli.actions.run import find, run_pipeline
 from strandline.cli.config import settings
-from strandline.cli.terminal import printable
+from strandline.cli.terminal import printable, say
 from strandline.connectors.kafka import Kafka
 from strandline.connectors.sql.table_versions import Difference, SqlSink, Versions, shape_of, versioned
 from strandline.errors import InvalidStep, InvalidTime
@@ -51,7 +51,7 @@ def run_switch(where: str, to: str) -> int:
     write, sink = _output_of(find(where))
     with _versions(write, sink) as versions:
         versions.switch(to)
-    print(f"{sink.table.name}_current shows {to}")
+    say(f"{sink.table.name}_current shows {to}")
     return 0
 
 
@@ -60,7 +60,7 @@ def run_drop(where: str, to: str) -> int:
     write, sink = _output_of(find(where))
     with _versions(write, sink) as versions:
         versions.drop(to)
-    print(f"{to} is dropped; you may delete the folder of its job too")
+    say(f"{to} is dropped; you may delete the folder of its job too")
     return 0
 
 
@@ -69,7 +69,7 @@ def run_list(where: str) -> int:
     write, sink = _output_of(find(where))
     with _versions(write, sink) as versions:
         for name, since, current in versions.all():
-            print(f"{name}  from {since}{'  current' if current else ''}")
+            say(f"{name}  from {since}{'  current' if current else ''}")
     return 0
 
 
@@ -108,12 +108,12 @@ def _versions(write: Write, sink: Any) -> Iterator[Versions]:
 
 
 def _print_difference(found: Difference) -> None:
-    print(
+    say(
         f"{found.compared} rows compared: {found.only_live} only live, {found.only_new} only new, "
         f"{found.changed} changed" + (f"; {found.beyond} of windows not yet closed by both" if found.beyond else "")
     )
     for what, row in found.examples:
-        print(printable(f"  {what}: {', '.join(f'{name} {value}' for name, value in row.items())}"))
+        say(printable(f"  {what}: {', '.join(f'{name} {value}' for name, value in row.items())}"))
 
 
 def _print_json(found: Difference) -> None:

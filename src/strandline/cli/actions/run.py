@@ -5,10 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from strandline.cli.config import settings
 from strandline.cli.live_view import LiveView, PlainView, View
+from strandline.cli.terminal import safe_console, say_lines
 from strandline.errors import SetupError
 from strandline.observe.known_jobs import remember
 from strandline.observe.number_format import conserved
@@ -34,7 +33,7 @@ def run(where: str, *, checkpoint: Path | None, plain: bool, every: str | None =
 
 def run_pipeline(pipeline: Pipeline, where: str, *, checkpoint: Path, plain: bool, **options: Any) -> int:
     """Run a loaded pipeline with the given options, and show its progress."""
-    console = Console()
+    console = safe_console()
     view: View = (PlainView if plain or not console.is_terminal else LiveView)(console, where)
     view.say(f"Starting Spark; the job is kept in {checkpoint}")
     job: Job = pipeline.run(checkpoint=checkpoint, listener=view.delivered, **options)
@@ -67,7 +66,10 @@ def _end(job: Job, *, ended: bool) -> str:
 def explain(where: str, *, as_json: bool = False) -> int:
     """Print the stages that would run."""
     pipeline = find(where)
-    print(json.dumps(_stages(pipeline), indent=2) if as_json else pipeline.explain())
+    if as_json:
+        print(json.dumps(_stages(pipeline), indent=2))
+    else:
+        say_lines(pipeline.explain())
     return 0
 
 

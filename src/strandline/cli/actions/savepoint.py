@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from strandline.checkpoint.job_folder import Checkpoint, Identity
 from strandline.cli.actions.run import find, function_at
-from strandline.cli.terminal import cell, plain_console, printable
+from strandline.cli.terminal import cell, plain_console, printable, safe_console
 from strandline.errors import SavepointError
 from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.plan.nodes import to_plain
@@ -63,7 +62,7 @@ def run_list(folder: Path, *, as_json: bool) -> int:
         rows = sum(step.rows for step in manifest.steps)
         numbers = (str(manifest.batch), _time(manifest.watermark), str(rows), _size(each.size))
         table.add_row(cell(each.name), manifest.created, *numbers, manifest.identity.lineage[:8])
-    Console(soft_wrap=True).print(table)
+    safe_console(soft_wrap=True).print(table)
     return 0
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from strandline.cli.terminal import printable
+from strandline.cli.terminal import printable, say, say_lines
 from strandline.errors import InvalidSchema, SchemaNotFound, SchemaRefused, SetupError
 from strandline.formats.avro.schema import columns_of, parse_avro, record_of
 from strandline.formats.compatibility import check as check_compatibility
@@ -46,9 +46,9 @@ def run_list(where: RegistryOptions, *, as_json: bool) -> int:
         return COMPATIBLE
     for each, level in found:
         text = f"{each.subject}  version {each.version}  id {each.id}  {each.schema.kind.value}  {level.value}"
-        print(printable(text))
+        say(printable(text))
     if not found:
-        print("no subjects")
+        say("no subjects")
     return COMPATIBLE
 
 
@@ -60,9 +60,9 @@ def run_show(where: RegistryOptions, subject: str, version: int | None, *, as_js
     if as_json:
         print(json.dumps({**_facts(found), "schema": found.schema.text, "columns": columns}, indent=2))
         return COMPATIBLE
-    print(printable(f"{found.subject}  version {found.version}  id {found.id}  {found.schema.kind.value}"))
-    print(printable(_pretty(found.schema), keep_lines=True))
-    print(f"columns: {columns}" if columns else "no columns: only a record or a message has columns")
+    say(printable(f"{found.subject}  version {found.version}  id {found.id}  {found.schema.kind.value}"))
+    say_lines(printable(_pretty(found.schema), keep_lines=True))
+    say(f"columns: {columns}" if columns else "no columns: only a record or a message has columns")
     return COMPATIBLE
 
 
@@ -72,8 +72,8 @@ def run_check(where: RegistryOptions, subject: str, file: Path, kind: str | None
     wanted = client.level(subject) if level is None else _level(level)
     reasons = _reasons(client, subject, schema, wanted)
     for reason in reasons:
-        print(reason)
-    print(f"{file} {'is not compatible' if reasons else 'is compatible'} with {subject} ({wanted.value})")
+        say(reason)
+    say(f"{file} {'is not compatible' if reasons else 'is compatible'} with {subject} ({wanted.value})")
     return INCOMPATIBLE if reasons else COMPATIBLE
 
 
@@ -83,7 +83,7 @@ def run_register(where: RegistryOptions, subject: str, file: Path, kind: str | N
     reasons = _reasons(client, subject, schema, client.level(subject))
     if reasons:
         raise SchemaRefused(f"{file} is not compatible with {subject}", detail="; ".join(reasons))
-    print(f"{subject}: id {client.register(subject, schema)}")
+    say(f"{subject}: id {client.register(subject, schema)}")
     return COMPATIBLE
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final, Self
 
+from strandline.cli.terminal import safe_console, say, say_lines, say_progress
 from strandline.errors import ServiceError
 from strandline.services.catalogue import PROGRAMS, service, services_home
 from strandline.services.service import Service, Standing, Status
@@ -36,13 +37,13 @@ def _start(each: Service, port: int | None) -> None:
         started = each.start(port, progress.say)
     facts = each.status()
     how = f"is ready after {time.monotonic() - began:.1f} s" if started else "is already running"
-    print(f"{each.name} {facts.version} {how}: {facts.address}", flush=True)
+    say(f"{each.name} {facts.version} {how}: {facts.address}", flush=True)
 
 
 def _create_topics(broker: Service, topics: Sequence[Topic]) -> None:
     if topics:
         created = create_topics(broker.address, *topics)
-        print(f"created topics: {', '.join(created)}" if created else "the topics exist already")
+        say(f"created topics: {', '.join(created)}" if created else "the topics exist already")
 
 
 def down(names: Sequence[str], *, home: Path | None, wipe: bool) -> None:
@@ -50,9 +51,9 @@ def down(names: Sequence[str], *, home: Path | None, wipe: bool) -> None:
     # Reverse start order: a service stops before the services that it uses.
     for each in reversed(_named(names, home)):
         if each.stop():
-            print(f"{each.name} stopped")
+            say(f"{each.name} stopped")
         elif names:
-            print(f"{each.name} is not running")
+            say(f"{each.name} is not running")
         if wipe:
             _wipe(each)
 
@@ -60,7 +61,7 @@ def down(names: Sequence[str], *, home: Path | None, wipe: bool) -> None:
 def _wipe(each: Service) -> None:
     if each.status().standing is not Standing.ABSENT:
         each.wipe()
-        print(f"{each.name}: {each.folder} deleted")
+        say(f"{each.name}: {each.folder} deleted")
 
 
 def status(*, home: Path | None, as_json: bool) -> None:
@@ -73,7 +74,7 @@ def status(*, home: Path | None, as_json: bool) -> None:
     else:
         for each in found:
             address = f"{each.address} (pid {each.pid})" if each.standing in WITH_PROCESS else ""
-            print(f"{each.name:<10} {each.standing:<14} {each.version:<8} {address}".rstrip())
+            say(f"{each.name:<10} {each.standing:<14} {each.version:<8} {address}".rstrip())
 
 
 def logs(name: str, *, home: Path | None, follow: bool, lines: int) -> None:
@@ -82,7 +83,7 @@ def logs(name: str, *, home: Path | None, follow: bool, lines: int) -> None:
     if not each.log.exists():
         raise ServiceError(f"{name} has no log yet", detail=f"no {each.log}", hint=f"strandline up {name}")
     for line in each.follow(lines) if follow else [f"{line}\n" for line in each.lines(lines)]:
-        print(line, end="", flush=True)
+        say_lines(line, end="", flush=True)
 
 
 def _named(names: Sequence[str], home: Path | None) -> list[Service]:
@@ -90,7 +91,6 @@ def _named(names: Sequence[str], home: Path | None) -> list[Service]:
 
 
 def _print_table(found: Sequence[Status], home: Path) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -102,7 +102,7 @@ def _print_table(found: Sequence[Status], home: Path) -> None:
         state = Text(each.standing, colours.get(each.standing, "dim"))
         address = each.address if each.standing in WITH_PROCESS else ""
         table.add_row(each.name, state, each.version, Text(address), "" if each.pid is None else str(each.pid))
-    console = Console(highlight=False)
+    console = safe_console(highlight=False)
     console.print(table)
     for each in found:
         if each.standing is Standing.DIED:
@@ -122,8 +122,11 @@ class _Progress:
 
     def say(self, what: str) -> None:
         line = f"{self._name}: {what}"
-        print(f"\r\033[K{line}" if self._live else line, end="" if self._live else "\n", file=sys.stderr, flush=True)
+        if self._live:
+            say_progress(line)
+        else:
+            say(line, file=sys.stderr, flush=True)
 
     def __exit__(self, *_: object) -> None:
         if self._live:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            say_progress("")

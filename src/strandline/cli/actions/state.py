@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from strandline.checkpoint.job_folder import Checkpoint
+from strandline.cli.terminal import printable, safe_console, say
 from strandline.errors import SetupError, StateError
 from strandline.plan.upgrade.definitions import read_definition
 from strandline.savepoints.state_reader import JobState
@@ -43,7 +43,7 @@ def run_show(
         print(json.dumps({"batch": state.batch, **{name: _plain(frame) for name, frame in found.items()}}, indent=2))
         return DONE
     for name, frame in found.items():
-        print(f"{name}, at the end of batch {state.batch}:")
+        say(f"{name}, at the end of batch {state.batch}:")
         print_frame(frame)
     return DONE
 
@@ -141,15 +141,15 @@ def _show_groups(state: JobState, steps: tuple[int, ...], kept: list[Retention],
                 for number in steps]  # fmt: skip
         print(json.dumps({"batch": state.batch, "steps": told}, indent=2))
         return
-    print(f"at the end of batch {state.batch}:")
+    say(f"at the end of batch {state.batch}:")
     for number in steps:
         sums = _sums(groups, number)
-        print(f"keyed {number}: {sums['rows']} rows, {sums['bytes']} bytes, oldest {sums['oldest'] or 'none'}")
+        say(f"keyed {number}: {sums['rows']} rows, {sums['bytes']} bytes, oldest {sums['oldest'] or 'none'}")
         if number in words:
-            print(f"  {words[number]}")
+            say(f"  {words[number]}")
         print_frame(groups.filter(pl.col("step") == number).drop("step"))
     if not steps:
-        print("nothing is kept")
+        say("nothing is kept")
 
 
 def _sums(groups: pl.DataFrame, step: int) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def print_frame(frame: pl.DataFrame) -> None:
     if not frame.width:
         return
     rows = [[_cell(value) for value in row] for row in frame.head(_MOST).iter_rows()]
-    console = Console(soft_wrap=True)
+    console = safe_console(soft_wrap=True)
     if console.is_terminal:
         table = Table(box=None, pad_edge=False, header_style="dim")
         for column in frame:
@@ -187,9 +187,9 @@ def print_frame(frame: pl.DataFrame) -> None:
         names = [_cell(name) for name in frame.columns]
         widths = [max(len(row[at]) for row in [names, *rows]) for at in range(len(names))]
         for row in [names, *rows]:
-            print("  ".join(each.ljust(width) for each, width in zip(row, widths, strict=True)).rstrip())
+            say("  ".join(each.ljust(width) for each, width in zip(row, widths, strict=True)).rstrip())
     if frame.height > _MOST:
-        print(f"{frame.height - _MOST} more rows")
+        say(f"{frame.height - _MOST} more rows")
 
 
 def _cell(value: Any) -> str:
@@ -197,7 +197,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, datetime):
         return value.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
     text = "" if value is None else value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
-    text = "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+    text = printable(text)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 

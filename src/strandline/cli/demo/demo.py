@@ -20,6 +20,7 @@ from strandline.cli.demo.kafka import KafkaLog, topic_of
 from strandline.cli.demo.log import GeneratedLog, Log
 from strandline.cli.demo.recount import Recount, recount_log
 from strandline.cli.live_view import LiveView, PlainView, View
+from strandline.cli.terminal import safe_console
 from strandline.connectors.kafka import Kafka
 from strandline.connectors.scores import TEAMS, Scores
 from strandline.errors import StateError
@@ -75,7 +76,7 @@ def run(
     dashboard: bool = False,
 ) -> None:
     """Run the demo to its end, or until Ctrl-C; the next start resumes from its checkpoint."""
-    console = Console()
+    console = safe_console()
     options = StreamOptions(seed, events, rate, kafka)
     source = Scores(seed, events, rate)
     home = folder if folder is not None else _next_run(options)

@@ -1,6 +1,5 @@
 """Compare the files that Spark listed with those in the folder: deleted, changed, and waiting files."""
 
-import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,11 +10,12 @@ from urllib.parse import unquote, urlsplit
 from strandline.errors import LostRecords
 from strandline.ports.remote_files import remote_files
 from strandline.ports.sources import ListedFile
+from strandline.redaction import logger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_LOG: Final = logging.getLogger("strandline.files")
+_LOG: Final = logger("strandline.files")
 _SHOWN: Final = 3
 _LOCAL: Final = "file"
 _LOCAL_SCHEME: Final = re.compile(r"^file:(//)?(?=/)")

@@ -48,7 +48,8 @@ class File:
     bytes: int
 
     def __post_init__(self) -> None:
-        if _PATH.fullmatch(self.path) is None or not self.path.startswith(f"{self.part}/"):
+        _require_own(self.path)
+        if not self.path.startswith(f"{self.part}/"):
             raise StateError(f"the log names {self.path!r}, which is not a file of its folder")
 
 
@@ -79,6 +80,8 @@ class FolderState:
         if record["kind"] == STATE:
             self.state_number = number
             self.files, self.gone = {}, dict(record["gone"])
+            for path in self.gone:  # compaction deletes them
+                _require_own(path)
             self.columns, self.now = dict(record["columns"]), record["now"]
             self.epochs = dict(record["epochs"])
             self.ledger = {
@@ -97,6 +100,11 @@ class FolderState:
             known[record["entry"][0]] = Recorded(*record["entry"])
             while (oldest := next(iter(known))) <= record["entry"][0] - KEPT:
                 del known[oldest]
+
+
+def _require_own(path: object) -> None:
+    if not isinstance(path, str) or _PATH.fullmatch(path) is None:
+        raise StateError(f"the log names {path!r}, which is not a file of its folder")
 
 
 class Log:
@@ -163,7 +171,7 @@ class Log:
         try:
             found: dict[str, Any] = json.loads(path.read_bytes())
             version = int(found["version"])
-        except (ValueError, KeyError, TypeError) as problem:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as problem:
             raise StateError(f"{path} cannot be read", detail=str(problem), hint="restore it from a copy") from None
         if version > VERSION:
             raise StateError(f"{path} is written by a newer Strandline", detail=f"version {version}", hint="upgrade")

@@ -10,6 +10,7 @@ from typing import Any, Final
 from strandline.connectors.kafka import consumer_groups
 from strandline.connectors.kafka.security import Security
 from strandline.errors import SetupError, SinkError, SinkUnavailable
+from strandline.redaction import logger
 
 ANSWER_WITHIN_SECONDS: Final = 30.0
 FIRST_ANSWER_WITHIN_SECONDS: Final = 5.0
@@ -22,7 +23,7 @@ _TRANSIENT: Final = (
     "_PURGE_INFLIGHT", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
     "UNKNOWN",  # from a commit that races another producer of the same name; the ledger shows whether it was done
 )  # fmt: skip
-silent_log: Final = logging.getLogger("strandline.kafka.client")
+silent_log: Final = logger("strandline.kafka.client")
 """Logger that silences the client's own messages; every one of them is raised as an error too."""
 silent_log.setLevel(logging.CRITICAL + 1)
 

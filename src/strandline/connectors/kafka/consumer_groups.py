@@ -1,6 +1,5 @@
 """Commit a job's offsets to a consumer group, so that Kafka's own tools show the job's lag."""
 
-import logging
 from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
@@ -8,8 +7,9 @@ from typing import Any, Final
 
 from strandline.connectors.kafka.security import Security
 from strandline.errors import SourceUnavailable
+from strandline.redaction import logger
 
-_LOG: Final = logging.getLogger("strandline.kafka")
+_LOG: Final = logger("strandline.kafka")
 _ANSWER_WITHIN_SECONDS: Final = 10
 _AWAY: Final = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE")
 

@@ -1,9 +1,12 @@
 """Configure TLS and SASL for a Kafka cluster, with the option names of both clients, Java's and librdkafka's."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from strandline.errors import InvalidStep
 from strandline.formats.secrets import Secret, secret
@@ -115,8 +118,22 @@ def sasl(
             "OAUTHBEARER needs a token_url, and no other mechanism takes one",
             hint="give the URL that issues tokens, or leave token_url out",
         )
+    if token_url is not None and not _is_safe(token_url):
+        raise InvalidStep(
+            "the client secret would be sent to the token_url unencrypted", hint="write https://…, or use localhost"
+        )
     protocol = "SASL_SSL" if over_tls else "SASL_PLAINTEXT"
     return Security(protocol, mechanism, user, secret(password), token_url, _text(authority))
+
+
+def _is_safe(url: str) -> bool:
+    """Whether a URL is encrypted or leads to this machine, and contains no password."""
+    parts = urlsplit(url)
+    if parts.password is not None or not parts.hostname:
+        return False
+    with suppress(ValueError):
+        return parts.scheme == "https" or ip_address(parts.hostname).is_loopback
+    return parts.hostname == "localhost"
 
 
 def _text(path: str | Path | None) -> str | None:

@@ -1,6 +1,5 @@
 """Create and describe a sink's topics, and warn when their replication is weaker than exactly-once needs."""
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +15,9 @@ from strandline.connectors.kafka.clients import (
 from strandline.connectors.kafka.security import Security
 from strandline.errors import SetupError, SinkError, SinkUnavailable
 from strandline.model.suggestions import did_you_mean, listed
+from strandline.redaction import logger
 
-_log: Final = logging.getLogger("strandline.kafka")
+_log: Final = logger("strandline.kafka")
 
 _LOOK_WITHIN_SECONDS: Final = 2.0
 REPLICAS: Final = 3

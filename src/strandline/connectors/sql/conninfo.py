@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline.connectors.sql.postgres_tls import tls_options
 from strandline.errors import InvalidSecret, InvalidStep, SetupError, SinkError, SinkUnavailable
 from strandline.formats.secrets import Secret, secret
 
@@ -13,7 +14,6 @@ _ALLOWED: Final = (
     "host", "hostaddr", "port", "dbname", "user", "sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout",
     "application_name", "target_session_attrs", "channel_binding", "require_auth",
 )  # fmt: skip
-_LOCAL_HOSTS: Final = ("", "localhost", "127.0.0.1", "::1")
 _PERMANENT: Final = ("authentication failed", "does not exist", "no password supplied", "pg_hba.conf", "certificate")
 """Error texts of connection failures that a retry does not cure."""
 
@@ -33,13 +33,7 @@ class Place:
         options = _parsed(self.dsn.reveal(), secrets=True) if isinstance(self.dsn, Secret) else _parsed(self.dsn)
         if self.password is not None:
             options["password"] = self.password.reveal()
-        far = [
-            host
-            for host in str(options.get("host", "")).split(",")
-            if host not in _LOCAL_HOSTS and not host.startswith("/")
-        ]
-        if far and "sslmode" not in options:
-            options |= {"sslmode": "verify-full", "sslrootcert": options.get("sslrootcert", "system")}
+        options |= tls_options(options)
         options = {"connect_timeout": 10, "application_name": "strandline", **options}
         try:
             return psycopg.connect(**options, autocommit=True)  # type: ignore[no-any-return]
@@ -85,7 +79,8 @@ def _parsed(dsn: str, *, secrets: bool = False) -> dict[str, Any]:
 def _address(dsn: str) -> str:
     options = _parsed(dsn)
     database = options.get("dbname", options.get("user", ""))
-    return f"{options.get('host', 'localhost')}:{options.get('port', 5432)}/{database}"
+    host = options.get("host") or options.get("hostaddr") or "localhost"
+    return f"{host}:{options.get('port', 5432)}/{database}"
 
 
 def _psycopg() -> Any:

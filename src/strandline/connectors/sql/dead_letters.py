@@ -1,8 +1,8 @@
 """Store dead letters in a database table beside the panes, and redrive marks in tables of their own."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -19,6 +19,9 @@ _BEGUN: Final = "strandline_redrives"
 _MARKS: Final = "strandline_redriven"
 _COLUMNS: Final = {_BEGUN: ("letters", "id", "ids", "before", "began"), _MARKS: ("letters", "id", "redrive", "at")}
 _KEYS: Final = {_BEGUN: ("letters",), _MARKS: ("letters", "id")}
+_LETTERS_AT_ONCE: Final = 5_000
+_RECORDS_AT_ONCE: Final = 200
+"""Letters that are read at once; fewer with their records, of which each may be large."""
 _ROWS_PER_STATEMENT: Final = 500
 """Rows per statement, since a statement takes a limited number of values."""
 
@@ -30,18 +33,39 @@ class TableLetters:
     place: str
     table: str
     connect: Callable[[], Dialect]
+    connect_to_read: Callable[[], Dialect] | None = None
+    """Opens the database so that nothing can be written, where it can."""
 
     @property
     def name(self) -> str:
         return f"{self.place}, table {self.table}"
 
     def read(self) -> pl.DataFrame:
-        with self._transaction() as database:
+        with self._reading() as database:
             found, marks = self._envelopes(database), self._redriven(database)
         return marked(pl.DataFrame(found, schema=PUBLIC, orient="row"), marks)
 
+    def pages(self, *, raw: bool = True, id_: str | None = None) -> Iterator[pl.DataFrame]:
+        """Read the letters some at a time, each time in a short transaction; without their records unless `raw`."""
+        last, seen = -1, set[int]()
+        while True:
+            with self._reading() as database:
+                if not database.traits.row_id:
+                    break
+                rows = self._page(database, last, raw=raw, id_=id_)
+                if not rows:
+                    return
+                last = rows[-1][0]
+                letters = pl.DataFrame([row[1:] for row in rows], schema=PUBLIC, orient="row")
+                marks = self._redriven(database, letters["id"].drop_nulls().to_list())
+            new = [each is None or hash(each) not in seen for each in letters["id"]]
+            seen |= {hash(each) for each in letters["id"] if each is not None}
+            yield marked(letters.filter(pl.Series(new, dtype=pl.Boolean)), marks)
+        letters = self.read()
+        yield letters if id_ is None else letters.filter(pl.col("id") == id_)
+
     def begun(self) -> Redrive | None:
-        with self._transaction() as database:
+        with self._reading() as database:
             return self._begun(database)
 
     def begin(self, redrive: Redrive) -> None:
@@ -73,20 +97,42 @@ class TableLetters:
         pass
 
     def _envelopes(self, database: Dialect) -> list[tuple[Any, ...]]:
-        """Read the letters. The table is created with its first letter, and one of an earlier version may lack
-        columns."""
-        columns = database.columns(self.table)
-        if not columns:
+        """Read the letters. The table is created with its first letter."""
+        known = self._shown(database)
+        return database.execute(f"SELECT {', '.join(known)} FROM {database.quoted(self.table)}") if known else []
+
+    def _page(self, database: Dialect, last: int, *, raw: bool, id_: str | None) -> list[tuple[Any, ...]]:
+        """Read the letters after a row, each after its row number."""
+        known = self._shown(database, () if raw else ("raw",))
+        if not known:
             return []
+        number, which = database.traits.row_id, "" if id_ is None else " AND id = ?"
+        most = _RECORDS_AT_ONCE if raw else _LETTERS_AT_ONCE
+        query = (
+            f"SELECT {', '.join([number, *known])} FROM {database.quoted(self.table)} WHERE {number} > ?{which} "
+            f"ORDER BY {number} LIMIT {most}"
+        )
+        return database.execute(query, [last, *([] if id_ is None else [id_])])
+
+    def _shown(self, database: Dialect, without: Collection[str] = ()) -> list[str]:
+        """Return the expression of each field. A table of an earlier version may lack columns."""
+        columns = database.columns(self.table).keys() - set(without)
         shown = [(database.milliseconds if name in TIMES else database.quoted)(name) for name in PUBLIC]
         known = [column if name in columns else "NULL" for name, column in zip(PUBLIC, shown, strict=True)]
-        return database.execute(f"SELECT {', '.join(known)} FROM {database.quoted(self.table)}")
+        return known if columns else []
 
-    def _redriven(self, database: Dialect) -> dict[str, str]:
-        """Read the redrive marks without creating tables."""
+    def _redriven(self, database: Dialect, ids: Sequence[str] | None = None) -> dict[str, str]:
+        """Read the redrive marks, of all letters or of these, without creating tables."""
         if not database.columns(_MARKS):
             return {}
-        return dict(database.execute(f"SELECT id, redrive FROM {_MARKS} WHERE letters = ?", [self.table]))
+        query = f"SELECT id, redrive FROM {_MARKS} WHERE letters = ?"
+        if ids is None:
+            return dict(database.execute(query, [self.table]))
+        found: dict[str, str] = {}
+        for some in _parts(ids):
+            which = ", ".join("?" * len(some))
+            found |= dict(database.execute(f"{query} AND id IN ({which})", [self.table, *some]))
+        return found
 
     def _begun(self, database: Dialect) -> Redrive | None:
         if not database.columns(_BEGUN):
@@ -108,14 +154,21 @@ class TableLetters:
                 database.execute(f"CREATE TABLE IF NOT EXISTS {table} ({columns}, PRIMARY KEY ({key}))")
             yield database
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Dialect]:
-        database = self.connect()
-        try:
-            with database.transaction():
-                yield database
-        finally:
-            database.close()
+    def _transaction(self) -> AbstractContextManager[Dialect]:
+        return _transaction_of(self.connect)
+
+    def _reading(self) -> AbstractContextManager[Dialect]:
+        return _transaction_of(self.connect_to_read or self.connect)
+
+
+@contextmanager
+def _transaction_of(connect: Callable[[], Dialect]) -> Iterator[Dialect]:
+    database = connect()
+    try:
+        with database.transaction():
+            yield database
+    finally:
+        database.close()
 
 
 def _insert(database: Dialect, table: str, rows: Sequence[Sequence[str]]) -> None:

@@ -39,6 +39,8 @@ class Traits:
     """The longest name in bytes, where the database truncates longer ones."""
     update_room: str = ""
     """Clause for a table whose rows will be updated: it leaves room for new row versions on the same page."""
+    row_id: str = ""
+    """The column that numbers the rows of every table, where rows can be read on from a number at no cost."""
     creation_lock: str = ""
     """Statement that takes a lock before creating a table that other processes may be creating too."""
 

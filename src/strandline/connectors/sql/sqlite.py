@@ -11,6 +11,7 @@ import polars as pl
 
 from strandline.connectors.sql.dead_letters import TableLetters
 from strandline.connectors.sql.dialect import Refusal, Traits, require_folder
+from strandline.connectors.sql.read_only_sqlite import connect_to_read
 from strandline.connectors.sql.sink import Mode, OpenSql, Table, open_table, table_of
 from strandline.errors import SetupError, SinkError, SinkUnavailable
 from strandline.formats.sink_columns import Column, Kind, SinkRows
@@ -71,14 +72,21 @@ class Sqlite(Ledgered):
 
     def letters(self) -> TableLetters:
         """Open the dead letters beside the panes."""
-        return TableLetters(self.path, f"{self.table.name}_dead", self._open_existing)
+        return TableLetters(self.path, f"{self.table.name}_dead", self._open_existing, self._open_to_read)
 
     def _open_existing(self) -> "SqliteFile":
+        self._require_file()
+        return SqliteFile(self.path, patience=30)
+
+    def _open_to_read(self) -> "SqliteFile":
+        self._require_file()
+        return SqliteFile(self.path, patience=30, read_only=True)
+
+    def _require_file(self) -> None:
         if not Path(self.path).is_file():
             raise SetupError(
                 f"the file {self.path} does not exist", hint="run the pipeline first, from the same folder"
             )
-        return SqliteFile(self.path, patience=30)
 
 
 @checked
@@ -102,13 +110,17 @@ def sqlite(
 class SqliteFile:
     """An open SQLite file."""
 
-    traits: Final = Traits(same="IS")
+    traits: Final = Traits(same="IS", row_id="rowid")
 
-    def __init__(self, path: str, patience: float = 5) -> None:
-        self._path = path
-        require_folder(path)
+    def __init__(self, path: str, patience: float = 5, *, read_only: bool = False) -> None:
+        self._path, self._begin = path, "BEGIN" if read_only else "BEGIN IMMEDIATE"
         self._staged: tuple[str, ...] = ()
+        if not read_only:
+            require_folder(path)
         try:
+            if read_only:
+                self._connection = connect_to_read(Path(path), patience)
+                return
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=patience)
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=FULL")
@@ -137,7 +149,7 @@ class SqliteFile:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute(self._begin)
             yield
             self._connection.execute("COMMIT")
         except sqlite3.Error as problem:

@@ -1,7 +1,6 @@
 """Run the server-side script (`scripts.lua`): one call per action, checked against the ledger."""
 
 import json
-import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -13,12 +12,13 @@ from strandline.connectors.valkey.server import Server
 from strandline.errors import Fenced, SinkError, SinkUnavailable, StateError
 from strandline.kernel.output import Output, counts_to_facts
 from strandline.ports.ledger import LedgerEntry, Recorded
+from strandline.redaction import logger
 
 FORMAT: Final = 1
 KEPT: Final = 1_000
 """Ledger entries that are kept of a job, many more than Spark can go back."""
 
-_log: Final = logging.getLogger("strandline")
+_log: Final = logger("strandline")
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,11 +63,7 @@ def read_columns(cursor: Cursor, writer: Record, reader: Record) -> tuple[pl.Dat
 
 def written_as(field: Field, writer: Record) -> Field | None:
     """The writer's field that a reader's field is read from, by name or alias."""
-    for name in (field.name, *field.aliases):
-        for each in writer.fields:
-            if each.name == name:
-                return each
-    return None
+    return next((found for name in (field.name, *field.aliases) if (found := writer.named(name)) is not None), None)
 
 
 def default_of(node: Node, default: Any) -> Any:

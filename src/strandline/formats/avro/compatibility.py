@@ -24,7 +24,8 @@ _READS: Final[Mapping[str, frozenset[str]]] = {
     "bytes": frozenset({"string"}),
 }
 
-Pairs = frozenset[tuple[int, int]]
+Pairs = dict[tuple[int, int], tuple[str, ...]]
+"""The reasons of each pair of records that was compared, or is being compared, with their places inside."""
 
 
 def can_read_avro(
@@ -34,8 +35,9 @@ def can_read_avro(
     return list(incompatibilities(parse_avro(reader, reader_uses), parse_avro(writer, writer_uses)))
 
 
-def incompatibilities(reader: Node, writer: Node, place: str = "", seen: Pairs = frozenset()) -> Iterator[str]:
-    """Yield each reason with its place. Recursive records are checked once."""
+def incompatibilities(reader: Node, writer: Node, place: str = "", seen: Pairs | None = None) -> Iterator[str]:
+    """Yield each reason with its place. A pair of records is compared once, however often the schemas name it."""
+    seen = {} if seen is None else seen
     match reader, writer:
         case (_, Union(branches)):
             for branch in branches:
@@ -44,8 +46,14 @@ def incompatibilities(reader: Node, writer: Node, place: str = "", seen: Pairs =
             if all(any(incompatibilities(branch, writer, place, seen)) for branch in branches):
                 yield f"{_prefix(place)}no branch of the union reads {_describe(writer)}"
         case (Record(), Record()):
-            if (id(reader), id(writer)) not in seen:
-                yield from _records(reader, writer, place, seen | {(id(reader), id(writer))})
+            pair = (id(reader), id(writer))
+            if pair in seen:
+                yield from (f"{place}{why}" for why in seen[pair][:1])
+                return
+            seen[pair] = ()
+            found = list(_records(reader, writer, place, seen))
+            seen[pair] = tuple(why.removeprefix(place) for why in found)
+            yield from found
         case (Enum(), Enum()):
             yield from _enums(reader, writer, place)
         case (Fixed(), Fixed()):
@@ -63,7 +71,7 @@ def _records(reader: Record, writer: Record, place: str, seen: Pairs) -> Iterato
     for field in reader.fields:
         inside = f"{place}.{field.name}" if place else field.name
         names = (field.name, *field.aliases)
-        written = next((each for name in names for each in writer.fields if each.name == name), None)
+        written = next((each for name in names if (each := writer.named(name)) is not None), None)
         if written is not None:
             yield from incompatibilities(field.type, written.type, inside, seen)
         elif field.default is NO_DEFAULT:
@@ -72,7 +80,8 @@ def _records(reader: Record, writer: Record, place: str, seen: Pairs) -> Iterato
 
 def _enums(reader: Enum, writer: Enum, place: str) -> Iterator[str]:
     yield from _names(reader, writer, place)
-    unknown = [symbol for symbol in writer.symbols if symbol not in reader.symbols]
+    known = frozenset(reader.symbols)
+    unknown = [symbol for symbol in writer.symbols if symbol not in known]
     if unknown and reader.default is None:
         yield f"{_prefix(place)}the symbols {', '.join(unknown)} may be written, and are not read"
 

@@ -66,7 +66,8 @@ def _avro_type(kind: pa.DataType, name: str) -> Any:
 
 
 def _writer_type(writer: Record, name: str) -> Node | None:
-    found = next((each.type for each in writer.fields if each.name == name), None)
+    field = writer.named(name)
+    found = None if field is None else field.type
     return optional(found) or found if isinstance(found, Union) else found
 
 

@@ -36,12 +36,14 @@ from strandline.formats.varints import (
     NO_TIME,
     NOT_UTF8,
     OUT_OF_RANGE,
+    TOO_MANY,
     TRAILING,
     TRUNCATED,
 )
 
 _EPOCH, _DAY_ZERO = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1)
 _DEEPEST: Final = 64
+_MOST_COLLECTIONS: Final = 250_000
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 
 Read = Callable[[bytes, int], tuple[Any, int]]
@@ -51,10 +53,12 @@ Meaning = Callable[[Any], Any]
 
 def read_rows(values: Sequence[bytes], writer: Record, reader: Record) -> tuple[pl.DataFrame, dict[int, str]]:
     """Decode the reader's columns of every record; return the records that are invalid, with reasons."""
-    read, schema = _reader_for(writer, reader, ()), columns_of(reader)
+    work = _Work()
+    read, schema = _reader_for(writer, reader, (), work), columns_of(reader)
     found: list[Any] = []
     wrong: dict[int, str] = {}
     for place, value in enumerate(values):
+        work.begin()
         try:
             row, end = read(value, 0)
             if end != len(value):
@@ -71,7 +75,7 @@ def read_rows(values: Sequence[bytes], writer: Record, reader: Record) -> tuple[
     return pl.DataFrame(columns).cast(shape), wrong
 
 
-def _reader_for(writer: Node, reader: Node | None, above: tuple[Node, ...]) -> Read:
+def _reader_for(writer: Node, reader: Node | None, above: tuple[Node, ...], work: "_Work") -> Read:
     """Return a reader that converts the writer's type to the reader's, or skips the value."""
     if len(above) > _DEEPEST or (isinstance(writer, Record) and writer in above):
         raise InvalidSchema(
@@ -79,18 +83,18 @@ def _reader_for(writer: Node, reader: Node | None, above: tuple[Node, ...]) -> R
         )
     inside = (*above, writer)
     if isinstance(writer, Union):
-        return _union([_reader_for(each, reader, inside) for each in writer.branches])
+        return _union([_reader_for(each, reader, inside, work) for each in writer.branches])
     if isinstance(reader, Union):
         reader = optional(reader)
     match writer:
         case Record():
-            return _record(writer, reader if isinstance(reader, Record) else None, inside)
+            return _record(writer, reader if isinstance(reader, Record) else None, inside, work)
         case Array(items):
             if _is_weightless(items):
                 raise InvalidSchema("an Avro array of zero-size values has no size limit")
-            return _array(_reader_for(items, reader.items if isinstance(reader, Array) else None, inside))
+            return _array(_reader_for(items, reader.items if isinstance(reader, Array) else None, inside, work), work)
         case Map(values):
-            return _map(_reader_for(values, reader.values if isinstance(reader, Map) else None, inside))
+            return _map(_reader_for(values, reader.values if isinstance(reader, Map) else None, inside, work), work)
         case Enum(symbols=symbols):
             return _enum(symbols, reader)
         case Fixed(size=size):
@@ -161,13 +165,13 @@ def _converted(read: Read, meaning: Meaning | None) -> Read:
     return both
 
 
-def _record(writer: Record, reader: Record | None, inside: tuple[Node, ...]) -> Read:
+def _record(writer: Record, reader: Record | None, inside: tuple[Node, ...], work: "_Work") -> Read:
     wanted = {} if reader is None else {id(written_as(each, writer)): each for each in reader.fields}
     steps: list[tuple[str | None, Read]] = []
     for each in writer.fields:
         target = wanted.get(id(each))
         name, kind = (None, None) if target is None else (target.name, target.type)
-        steps.append((name, _reader_for(each.type, kind, inside)))
+        steps.append((name, _reader_for(each.type, kind, inside, work)))
     fixed = {
         each.name: None if each.default is NO_DEFAULT else default_of(each.type, each.default)
         for each in (reader.fields if reader is not None else ())
@@ -206,8 +210,24 @@ def _blocks(data: bytes, at: int) -> tuple[int, int]:
     return abs(count), at
 
 
-def _array(item: Read) -> Read:
+class _Work:
+    """Counts the arrays and maps of a record, each of which costs far more than the byte that an empty one takes."""
+
+    def __init__(self) -> None:
+        self.left = _MOST_COLLECTIONS
+
+    def begin(self) -> None:
+        self.left = _MOST_COLLECTIONS
+
+    def take(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise ValueError(TOO_MANY)
+
+
+def _array(item: Read, work: _Work) -> Read:
     def read(data: bytes, at: int) -> tuple[list[Any], int]:
+        work.take()
         found: list[Any] = []
         count, at = _blocks(data, at)
         while count:
@@ -220,8 +240,9 @@ def _array(item: Read) -> Read:
     return read
 
 
-def _map(item: Read) -> Read:
+def _map(item: Read, work: _Work) -> Read:
     def read(data: bytes, at: int) -> tuple[list[tuple[str, Any]], int]:
+        work.take()
         found: dict[str, Any] = {}
         count, at = _blocks(data, at)
         while count:
@@ -236,7 +257,8 @@ def _map(item: Read) -> Read:
 
 def _enum(symbols: tuple[str, ...], reader: Node | None) -> Read:
     if isinstance(reader, Enum):
-        symbols = tuple(each if each in reader.symbols else (reader.default or each) for each in symbols)
+        known = frozenset(reader.symbols)
+        symbols = tuple(each if each in known else (reader.default or each) for each in symbols)
 
     def read(data: bytes, at: int) -> tuple[str, int]:
         place, at = _long(data, at)
@@ -296,7 +318,12 @@ def _text(found: bytes) -> str:
         raise ValueError(NOT_UTF8) from None
 
 
-def _is_weightless(node: Node, above: tuple[Record, ...] = ()) -> bool:
+def _is_weightless(node: Node, seen: set[int] | None = None) -> bool:
+    """Whether values of a type take no bytes. Each record is looked at once."""
+    seen = set() if seen is None else seen
     if isinstance(node, Record):
-        return node in above or all(_is_weightless(each.type, (*above, node)) for each in node.fields)
+        if id(node) in seen:
+            return True
+        seen.add(id(node))
+        return all(_is_weightless(each.type, seen) for each in node.fields)
     return node == NULL or (isinstance(node, Fixed) and node.size == 0)

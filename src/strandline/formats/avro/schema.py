@@ -14,6 +14,8 @@ NO_DEFAULT: Final = object()
 _DEEPEST: Final = 64
 _LARGEST: Final = 2**20
 _DIGITS: Final = 38
+_MOST_TYPES: Final = 100_000
+_MOST_BRANCHES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,13 @@ class Record:
     name: str
     aliases: tuple[str, ...] = ()
     fields: list[Field] = field(default_factory=list)
+    _by_name: dict[str, Field] = field(default_factory=dict, repr=False)
+
+    def named(self, name: str) -> Field | None:
+        """Return the field of this name."""
+        for each in self.fields[len(self._by_name) :]:
+            self._by_name[each.name] = each
+        return self._by_name.get(name)
 
 
 Node = Primitive | Fixed | Enum | Array | Map | Union | Record
@@ -97,7 +106,39 @@ def parse_avro(text: str, uses: Mapping[str, str] | None = None) -> Node:
     names: dict[str, Node] = {}
     for used in (uses or {}).values():
         _parse(_json(used), "", names, 0)
-    return _parse(_json(text), "", names, 0)
+    found = _parse(_json(text), "", names, 0)
+    _extent(found, {})
+    return found
+
+
+def _extent(node: Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """Return the size and depth of a schema with its named types written out at each use; refuse one beyond the limits.
+
+    A few hundred types that name each other twice would write out to more than any memory holds.
+    """
+    if id(node) in known:
+        return known[id(node)]
+    parts: list[Node] = []
+    match node:
+        case Primitive() | Fixed() | Enum():
+            return 1, 1
+        case Array(inner) | Map(inner):
+            parts = [inner]
+        case Union(branches):
+            parts = [*branches]
+        case Record(fields=fields):
+            known[id(node)] = (1, 1)  # a record that contains itself ends there
+            parts = [each.type for each in fields]
+    extents = [_extent(each, known) for each in parts]
+    size, depth = 1 + sum(size for size, _ in extents), 1 + max((depth for _, depth in extents), default=0)
+    if size > _MOST_TYPES or depth > 2 * _DEEPEST:
+        raise InvalidSchema(
+            "the Avro schema is too large when its named types are written out",
+            detail=f"{size} types, {depth} deep",
+            hint=f"at most {_MOST_TYPES} types, {2 * _DEEPEST} deep, are read",
+        )
+    known[id(node)] = (size, depth)
+    return size, depth
 
 
 def record_of(node: Node) -> Record:
@@ -226,6 +267,8 @@ def _named(name: str, space: str, names: Mapping[str, Node]) -> Node:
 
 
 def _union(branches: list[Node]) -> Union:
+    if len(branches) > _MOST_BRANCHES:
+        raise InvalidSchema(f"an Avro union of {len(branches)} types", hint=f"at most {_MOST_BRANCHES} are read")
     kinds = [str(getattr(each, "name", type(each).__name__)) for each in branches]
     if len(set(kinds)) != len(kinds) or any(isinstance(each, Union) for each in branches):
         raise InvalidSchema("an Avro union names a type twice, or holds a union", detail=", ".join(kinds))
@@ -240,7 +283,7 @@ def _record(node: Mapping[str, Any], space: str, names: dict[str, Node], depth: 
         if not isinstance(each, dict):
             raise InvalidSchema(f"a field of the record {name} is not an object", detail=repr(each)[:80])
         field_name = _required(each, "name", str)
-        if any(field_name == known.name for known in record.fields):
+        if record.named(field_name) is not None:
             raise InvalidSchema(f"the record {name} has two fields {field_name!r}")
         kind = _parse(_required(each, "type"), inner, names, depth + 1)
         aliases = tuple(str(alias) for alias in each.get("aliases") or ())

@@ -7,7 +7,6 @@ incompatible otherwise. Where the logic of keywords and the Confluent registry d
 """
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Final
@@ -22,20 +21,34 @@ _UNCHECKED: Final = (
     "unevaluatedItems",
 )  # fmt: skip
 _DEEPEST: Final = 64
+_MOST_COMPARISONS: Final = 200_000
+"""Comparisons of one schema with another. Branches inside of branches could take more than any time."""
 
 Uses = Mapping[str, str]
-Roots = tuple[Any, Any]
+Roots = tuple[Any, Any, list[int]]
+"""The two whole schemas, and how many comparisons may still be made."""
 
 
 def can_read_json(reader: str, writer: str, *_: Uses) -> list[str]:
     """List why the reader's schema does not accept all values of the writer's schema; empty if it does."""
     new, old = _parsed(reader), _parsed(writer)
-    return list(_reasons(new, old, (new, old), "", 0))
+    try:
+        return list(_reasons(new, old, (new, old, [_MOST_COMPARISONS]), "", 0))
+    except (AttributeError, TypeError, ValueError, ArithmeticError, LookupError, RecursionError) as problem:
+        raise InvalidSchema(
+            "the JSON Schema has a keyword with a value of a wrong type",
+            detail=str(problem)[:200],
+        ) from None
 
 
 def _reasons(new: Any, old: Any, roots: Roots, place: str, depth: int) -> Iterator[str]:
     if depth > _DEEPEST:
         return
+    roots[2][0] -= 1
+    if roots[2][0] < 0:
+        raise InvalidSchema(
+            "the JSON Schema is too complex to be compared", hint=f"at most {_MOST_COMPARISONS} comparisons are made"
+        )
     new, old = _resolve(new, roots[0]), _resolve(old, roots[1])
     if new is True or new == {} or old is False:
         return
@@ -89,7 +102,9 @@ def _branches(new: Any, old: Any, roots: Roots, place: str, depth: int) -> Itera
         if all(any(_reasons(each, part, roots, place, depth + 1)) for part in parts):
             yield f"{_prefix(place)}a part of allOf does not accept all that was accepted"
     # The schema under `not` may only become narrower.
-    if "not" in new and any(_reasons(old.get("not", False), new["not"], (roots[1], roots[0]), place, depth + 1)):
+    if "not" in new and any(
+        _reasons(old.get("not", False), new["not"], (roots[1], roots[0], roots[2]), place, depth + 1)
+    ):
         yield f"{_prefix(place)}not was added or became wider"
 
 
@@ -116,11 +131,18 @@ def _kind(value: Any) -> str:
 def _values(new: Any, old: Any, place: str) -> Iterator[str]:
     accepted, earlier = _listed(new), _listed(old)
     if accepted is not None:
-        lost = None if earlier is None else [each for each in earlier if each not in accepted]
+        known = {_identity(each) for each in accepted}
+        lost = None if earlier is None else [each for each in earlier if _identity(each) not in known]
         if lost is None:
             yield f"{_prefix(place)}only some values are accepted now"
         elif lost:
             yield f"{_prefix(place)}{json.dumps(lost)[:80]} was accepted"
+
+
+def _identity(value: Any) -> str:
+    """Return the same text for equal values of JSON, where 1 equals 1.0."""
+    whole = isinstance(value, float) and value.is_integer()
+    return json.dumps(int(value) if whole else value, sort_keys=True)
 
 
 def _listed(schema: Any) -> Any:
@@ -178,10 +200,14 @@ def _others(schema: Any, name: str) -> list[Any]:
 
 
 def _matches(pattern: str, name: str) -> bool:
+    """Search in linear time: with Python's own patterns, a short one can take years."""
+    import pyarrow as pa  # noqa: PLC0415 - only schemas with patterns need it
+    import pyarrow.compute as pc  # noqa: PLC0415
+
     try:
-        return re.search(pattern, name) is not None
-    except re.error:
-        raise InvalidSchema(f"the JSON Schema has a pattern that cannot be read: {pattern!r}") from None
+        return bool(pc.match_substring_regex(pa.scalar(name), pattern).as_py())
+    except pa.ArrowInvalid:
+        raise InvalidSchema(f"the JSON Schema has a pattern that cannot be read: {pattern[:80]!r}") from None
 
 
 def _list(new: Any, old: Any, roots: Roots, place: str, depth: int) -> Iterator[str]:

@@ -34,23 +34,28 @@ def can_read_protobuf(
         for text, uses in ((reader, reader_uses), (writer, writer_uses))
     )
     reasons: list[str] = []
+    seen: set[tuple[str, str]] = set()
     for name, message in written.items():
         if name in readable:
-            reasons += incompatibilities(readable[name], message)
+            reasons += incompatibilities(readable[name], message, seen)
         else:
             reasons.append(f"{name}: the message may be written, and is not read")
     return list(dict.fromkeys(reasons))
 
 
-def incompatibilities(reader: Descriptor, writer: Descriptor, seen: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield why one message cannot be read as another, nested messages included."""
-    if reader.full_name in seen:
+def incompatibilities(
+    reader: Descriptor, writer: Descriptor, seen: set[tuple[str, str]] | None = None
+) -> Iterator[str]:
+    """Yield why one message cannot be read as another, nested messages included. Each pair is compared once."""
+    seen = set() if seen is None else seen
+    if (reader.full_name, writer.full_name) in seen:
         return
+    seen.add((reader.full_name, writer.full_name))
     yield from _fields(reader, writer, _short(reader))
     for field in reader.fields:
         written = writer.fields_by_number.get(field.number)
         if field.message_type is not None and written is not None and written.message_type is not None:
-            yield from incompatibilities(field.message_type, written.message_type, seen | {reader.full_name})
+            yield from incompatibilities(field.message_type, written.message_type, seen)
 
 
 def _messages(file: Any) -> dict[str, Descriptor]:
@@ -89,9 +94,10 @@ def _oneofs(reader: Descriptor, writer: Descriptor, place: str) -> Iterator[str]
     """Check oneofs. A oneof may grow, appear or vanish; it must not lose a member, nor absorb fields that could be set
     together."""
     reader_oneofs, writer_oneofs = _choices(reader), _choices(writer)
+    read = frozenset(reader.fields_by_number)
     for name, numbers in writer_oneofs.items():
         if name in reader_oneofs:
-            for number in numbers - set(reader.fields_by_number):
+            for number in numbers - read:
                 yield f"{place}.{name}: the oneof lost the field {number}"
     for name, numbers in reader_oneofs.items():
         known = {number for number in numbers if number in writer.fields_by_number}

@@ -2,7 +2,6 @@
 
 import base64
 import http.client
-import ipaddress
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -18,11 +17,13 @@ from strandline.errors import (
     SchemaNotFound,
     SchemaRefused,
 )
-from strandline.formats.http import Answer, ForeignRedirect, TooLarge, send_request
+from strandline.formats.http import Answer, ForeignRedirect, InvalidHeader, TooLarge, send_request
 from strandline.formats.registry.subjects import Kind, Level, Reference, Schema, Version
 from strandline.formats.secrets import Secret, secret
+from strandline.formats.urls import is_loopback, shown_url
 from strandline.model.arguments import checked
 from strandline.model.elements import Duration
+from strandline.redaction import remember
 
 _TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
@@ -61,7 +62,7 @@ class Registry:
             raise InvalidStep(f"attempts is {self.attempts}", hint="use 1 or more")
         if (self.user is None) != (self.password is None) or (self.token and self.user):
             raise InvalidStep("a registry takes a user with a password, or a token", hint="use one of the two")
-        if self._sends_secrets and parts.scheme == "http" and not _is_loopback(parts.hostname):
+        if self._sends_secrets and parts.scheme == "http" and not is_loopback(parts.hostname):
             raise InvalidStep(
                 f"a secret would be sent to {parts.hostname} unencrypted", hint="use https, or a registry on localhost"
             )
@@ -199,14 +200,14 @@ class Client:
             except (OSError, http.client.HTTPException) as problem:
                 trouble = f"{type(problem).__name__}: {problem}"
                 continue
-            except (ForeignRedirect, TooLarge) as problem:
+            except (ForeignRedirect, InvalidHeader, TooLarge) as problem:
                 raise RegistryError(f"the registry's answer to {what} is refused", detail=str(problem)) from None
             if answer.status < 500 and answer.status not in _BUSY:
                 return _parse_answer(answer, what)
             trouble = f"status {answer.status}"
             pause = min(answer.retry_after or pause, _LONGEST_PAUSE)
         raise RegistryDown(
-            f"the registry at {self.registry.url} does not respond",
+            f"the registry at {shown_url(self.registry.url)} does not respond",
             detail=f"{what}, tried {self.registry.attempts} times; last error: {trouble}",
             hint="start it, or correct its address; the batch waits for it, and nothing is skipped",
         )
@@ -224,20 +225,15 @@ class Client:
             headers["Authorization"] = f"Bearer {settings.token.reveal()}"
         elif settings.user is not None and settings.password is not None:
             both = f"{settings.user.reveal()}:{settings.password.reveal()}".encode()
-            headers["Authorization"] = "Basic " + base64.b64encode(both).decode()
+            encoded = base64.b64encode(both).decode()
+            remember(encoded)
+            headers["Authorization"] = f"Basic {encoded}"
         return headers
 
 
 @lru_cache(maxsize=16)
 def _client(registry: Registry) -> Client:
     return Client(registry)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _parse_answer(answer: Answer, what: str) -> Any:

@@ -204,13 +204,18 @@ def open_block(data: bytes, place: str) -> Packed:
             detail=f"{len(data)} bytes do not match their checksum",
             hint="restore the checkpoint from a copy, or start from a savepoint",
         )
+    if len(data) < _HEAD.size + _LENGTH.size:
+        raise BrokenBlock(f"the block at {place} has no header", detail=f"{len(data)} bytes")
     (length,) = _LENGTH.unpack_from(data, _HEAD.size)
     start = _HEAD.size + _LENGTH.size
-    layout = json.loads(data[start : start + length])
-    places, at = {}, start + length
-    for name, size, *more in layout["frames"]:
-        places[name] = (at, [size, *more])
-        at += size + (more[0] if more else 0)
+    try:
+        layout = json.loads(data[start : start + length])
+        places, at = {}, start + length
+        for name, size, *more in layout["frames"]:
+            places[name] = (at, [size, *more])
+            at += size + (more[0] if more else 0)
+    except (ValueError, KeyError, TypeError, RecursionError) as problem:
+        raise BrokenBlock(f"the block at {place} has no valid header", detail=str(problem)[:200]) from None
     return Packed(data, layout, places)
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from strandline.errors import Unsupported
+from strandline.kernel.blocks.bounded_parts import parts_by_size
 from strandline.kernel.blocks.dictionary_encoding import dictionary_encode
 
 if TYPE_CHECKING:
@@ -23,8 +24,12 @@ _Places = npt.NDArray[np.int64]
 _NULL: Final = np.uint64(0x9E3779B97F4A7C15)
 _STEP: Final = np.uint64(0x100000001B3)
 _CHUNK: Final = 1 << 14
-_LONG_CHUNK: Final = 1 << 8
-"""Rows per chunk for long strings, each of which expands to many numbers."""
+_PIECE: Final = 1 << 12
+"""Bytes of a long string that are summed at once. A byte expands to several numbers, so a string is never expanded
+whole."""
+_BYTES_AT_ONCE: Final = 1 << 16
+"""Bytes of all pieces that are expanded at once; they stay in the CPU cache."""
+_STEP_OF_PIECE: Final = np.uint64(pow(int(_STEP), _PIECE, 1 << 64))
 _WORD: Final = 8
 _SHORT: Final = 8 * _WORD
 """Strings up to this many bytes are read word by word, all at the same offset at once."""
@@ -112,22 +117,25 @@ def _by_words(data: npt.NDArray[np.uint8], starts: _Places, lengths: _Places) ->
 
 
 def _by_bytes(data: npt.NDArray[np.uint8], starts: _Places, lengths: _Places) -> Hashes:
-    """Compute the polynomials of long values: differences of prefix sums over the bytes of a chunk of values."""
-    found = np.empty(len(lengths), np.uint64)
-    powers = _powers(int(lengths.max(initial=0)))
-    for part in _chunks(len(lengths), _LONG_CHUNK):
-        length = lengths[part]
-        ends = np.cumsum(length)
-        begins = ends - length
-        place = np.arange(ends[-1]) - np.repeat(begins, length)
-        bytes_of = data[place + np.repeat(starts[part], length)].astype(np.uint64)
-        running = np.concatenate([np.zeros(1, np.uint64), np.cumsum((bytes_of + np.uint64(1)) * powers[place])])
-        found[part] = running[ends] - running[begins]
+    """Compute the polynomials of long values: sums over pieces of bounded size, each times the power of its offset."""
+    pieces = -(-lengths // _PIECE)
+    value = np.repeat(np.arange(len(lengths)), pieces)
+    number = np.arange(len(value)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    begins, sizes = starts[value] + number * _PIECE, np.minimum(lengths[value] - number * _PIECE, _PIECE)
+    powers, of_pieces = _powers(_PIECE), _powers(int(pieces.max(initial=0)), _STEP_OF_PIECE)
+    found = np.zeros(len(lengths), np.uint64)
+    for part in parts_by_size(sizes, _BYTES_AT_ONCE):
+        size = sizes[part]
+        ends = np.cumsum(size)
+        place = np.arange(ends[-1]) - np.repeat(ends - size, size)
+        bytes_of = data[place + np.repeat(begins[part], size)].astype(np.uint64)
+        sums = np.add.reduceat((bytes_of + np.uint64(1)) * powers[place], ends - size)
+        np.add.at(found, value[part], sums * of_pieces[number[part]])
     return found
 
 
-def _powers(n: int) -> Hashes:
-    return np.cumprod(np.concatenate([np.ones(1, np.uint64), np.full(max(n - 1, 0), _STEP, np.uint64)]))
+def _powers(n: int, step: np.uint64 = _STEP) -> Hashes:
+    return np.cumprod(np.concatenate([np.ones(1, np.uint64), np.full(max(n - 1, 0), step, np.uint64)]))
 
 
 def _scramble(hashes: Hashes) -> Hashes:
@@ -144,5 +152,5 @@ def _scramble(hashes: Hashes) -> Hashes:
     return found
 
 
-def _chunks(rows: int, many: int = _CHUNK) -> Iterator[slice]:
-    return (slice(begin, begin + many) for begin in range(0, rows, many))
+def _chunks(rows: int) -> Iterator[slice]:
+    return (slice(begin, begin + _CHUNK) for begin in range(0, rows, _CHUNK))

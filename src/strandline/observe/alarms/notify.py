@@ -3,25 +3,29 @@
 A background thread sends them; a failed notification is logged.
 """
 
+import http.client
 import json
-import logging
 import os
 import queue
+import re
 import subprocess
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
+from urllib.parse import urlsplit
 
-from strandline.errors import InvalidStep, RunError
+from strandline.errors import InvalidSecret, InvalidStep, RunError
+from strandline.formats.http import ForeignRedirect, InvalidHeader, TooLarge, send_request
 from strandline.formats.secrets import Secret
+from strandline.formats.urls import is_loopback, names_secret, shown_url
+from strandline.redaction import logger, redact
 
 _SECONDS: Final = 10
 _QUEUE_SIZE: Final = 100
+_ADDRESS: Final = re.compile(r"https?://|env:|file:(?!//)")
 
-_log: Final = logging.getLogger("strandline.alarms")
+_log: Final = logger("strandline.alarms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,30 +49,64 @@ class Message:
         return f"{what}. Hint: {self.hint}" if self.hint and self.state == "firing" else what
 
 
+def _redacted(message: Message) -> dict[str, Any]:
+    return {name: redact(each) if isinstance(each, str) else each for name, each in asdict(message).items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """POSTs the message as JSON; header values may be secret references."""
+    """POSTs the message as JSON. The URL and header values may be secret references; redirects to another host are
+    refused, since headers may hold a password."""
 
-    url: str
+    url: str | Secret
     headers: tuple[tuple[str, str | Secret], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, value in self.headers:
+            if isinstance(value, str) and names_secret(name):
+                raise InvalidSecret(f"the header {name} contains a secret as text", hint='write "env:NAME" or "file:…"')
+        if isinstance(self.url, str):
+            _check_url(self.url, sends_secrets=any(isinstance(value, Secret) for _, value in self.headers))
 
     @property
     def name(self) -> str:
-        return f"webhook {self.url}"
+        return f"webhook {self.url if isinstance(self.url, Secret) else shown_url(self.url)}"
 
     def send(self, message: Message) -> None:
-        shown = {name: each.reveal() if isinstance(each, Secret) else each for name, each in self.headers}
-        request = urllib.request.Request(  # noqa: S310 - the scheme is checked when it is parsed
-            self.url,
-            json.dumps(asdict(message)).encode(),
-            {"Content-Type": "application/json", **shown},
-            method="POST",
-        )
+        headers = {name: each.reveal() if isinstance(each, Secret) else each for name, each in self.headers}
+        url = self.url.reveal() if isinstance(self.url, Secret) else self.url
+        if isinstance(self.url, Secret):
+            _check_url(url, sends_secrets=True)
+        body = json.dumps(_redacted(message)).encode()
         try:
-            with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
-                answer.read()
-        except (urllib.error.URLError, OSError) as problem:
-            raise RunError(f"{self.name} rejected a notification", detail=str(problem)) from None
+            answer = send_request("POST", url, {"Content-Type": "application/json", **headers}, body, _SECONDS)
+        except (OSError, http.client.HTTPException, ForeignRedirect, InvalidHeader, TooLarge, ValueError) as problem:
+            raise RunError(f"{self.name} cannot be notified", detail=_without_url(problem)) from None
+        if not 200 <= answer.status < 300:
+            raise RunError(f"{self.name} rejected a notification", detail=f"status {answer.status}")
+
+
+def _check_url(url: str, *, sends_secrets: bool) -> None:
+    """Refuse an address that is none, or that would send a secret unencrypted. Errors do not repeat it."""
+    invalid = InvalidStep("the webhook has no HTTP address", hint="write it like https://example.org/hook")
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        raise invalid from None
+    if not valid:
+        raise invalid
+    if parts.username is not None or parts.password is not None:
+        raise InvalidSecret("the webhook address contains a password", hint="use headers, or the address by reference")
+    if sends_secrets and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        raise InvalidStep("the webhook would send a secret unencrypted", hint="use https")
+
+
+def _without_url(problem: Exception) -> str:
+    """Describe a failure; errors about a URL may repeat it."""
+    if isinstance(problem, (OSError, ForeignRedirect, InvalidHeader, TooLarge)):
+        return str(problem)
+    return type(problem).__name__
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +121,7 @@ class Command:
         return f"command {self.words[0]}"
 
     def send(self, message: Message) -> None:
-        fields = asdict(message)
+        fields = _redacted(message)
         variables = {f"STRANDLINE_ALARM_{name.upper()}": str(each) for name, each in fields.items()}
         try:
             ran = subprocess.run(  # noqa: S603 - configured by the job's user
@@ -115,7 +153,7 @@ class Topic:
         try:
             producer = Producer({"bootstrap.servers": self.servers, "log_level": 0})
             producer.produce(
-                self.topic, json.dumps(asdict(message)).encode(), message.job.encode(),
+                self.topic, json.dumps(_redacted(message)).encode(), message.job.encode(),
                 on_delivery=lambda problem, _: problems.append(str(problem)) if problem else None,
             )  # fmt: skip
             left = producer.flush(_SECONDS)
@@ -131,9 +169,9 @@ Notifier = Webhook | Command | Topic
 def parse_notifier(found: Any) -> Notifier:
     """Parse a notifier from a TOML table."""
     match found:
-        case {"webhook": str(url), **rest} if url.startswith(("http://", "https://")) and rest.keys() <= {"headers"}:
+        case {"webhook": str(url), **rest} if _ADDRESS.match(url) and rest.keys() <= {"headers"}:
             headers: Any = rest.get("headers", {})
-            return Webhook(url, tuple((name, _header(each)) for name, each in headers.items()))
+            return Webhook(_or_secret(url), tuple((name, _or_secret(each)) for name, each in headers.items()))
         case {"command": [str(), *_] as words, **rest} if not rest:
             return Command(tuple(str(word) for word in words))
         case {"kafka": str(topic), "servers": str(servers), **rest} if not rest:
@@ -143,7 +181,7 @@ def parse_notifier(found: Any) -> Notifier:
     raise InvalidStep(f"unknown notifier: {keys or 'no keys'}", hint=hint)
 
 
-def _header(value: Any) -> str | Secret:
+def _or_secret(value: Any) -> str | Secret:
     text = str(value)
     return Secret(text) if text.startswith(("env:", "file:")) else text
 

@@ -1,6 +1,5 @@
 """Serve the golden numbers to Prometheus on this machine: `http://127.0.0.1:PORT/metrics`."""
 
-import logging
 import threading
 from collections.abc import Iterator
 from typing import Any, Final
@@ -12,10 +11,11 @@ from prometheus_client.metrics_core import Metric
 from strandline.observe.export.signals import Signal, counters, gauges
 from strandline.observe.metrics.history import JobState
 from strandline.observe.metrics.metrics import BatchMetrics, fold
+from strandline.redaction import logger
 
 LOOPBACK: Final = "127.0.0.1"
 
-_log: Final = logging.getLogger("strandline")
+_log: Final = logger("strandline")
 
 
 class Exporter:

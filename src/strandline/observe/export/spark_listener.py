@@ -5,7 +5,6 @@
 Spark reports rows, durations, positions and state, but no panes, watermarks per partition or late elements.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -22,8 +21,9 @@ from strandline.model.counts import Counts
 from strandline.observe.metrics.history import JobState
 from strandline.observe.metrics.lag import EndHistory, positions_in
 from strandline.observe.metrics.metrics import BatchMetrics, PartitionMetrics, StepMetrics
+from strandline.redaction import logger
 
-_log: Final = logging.getLogger("strandline")
+_log: Final = logger("strandline")
 
 _STAGES: Final = {
     "source": ("latestOffset", "getBatch"),

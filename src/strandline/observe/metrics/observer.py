@@ -6,7 +6,6 @@ for stop requests. Errors here are logged once per kind, and never reach the job
 """
 
 import contextlib
-import logging
 import threading
 import time
 from collections import deque
@@ -24,6 +23,7 @@ from strandline.observe.metrics.measure import Meter
 from strandline.observe.metrics.metrics import BatchMetrics
 from strandline.observe.metrics.pane_recording import PaneSelector
 from strandline.observe.metrics.store import Retention, Store
+from strandline.redaction import logger
 from strandline.spark.delivery.deliver import Delivered
 from strandline.spark.progress import State, Status
 
@@ -34,7 +34,7 @@ _PATIENCE_SECONDS: Final = 1.0
 _QUEUED: Final = 32
 _END_SECONDS: Final = 10.0
 
-_log: Final = logging.getLogger("strandline")
+_log: Final = logger("strandline")
 
 
 class MetricsExporter(Protocol):

@@ -19,6 +19,7 @@ from strandline.observe.metrics.encoding import from_bytes, to_bytes
 from strandline.observe.metrics.history import JobState
 from strandline.observe.metrics.metrics import BatchMetrics, fold, without_partitions
 from strandline.observe.metrics.tables import FILE, VERSION, AlarmLine, PaneLine, Point, open_to_write
+from strandline.redaction import redact
 
 SECOND: Final = 1000
 MINUTE: Final = 60 * SECOND
@@ -83,7 +84,7 @@ class Store:
         """Record a heartbeat."""
         ended = None if state.is_alive else now
         query = "UPDATE runs SET heartbeat = ?, state = ?, problem = ?, ended = ? WHERE run = ?"
-        self._connection.execute(query, (now, state.value, problem, ended, self._run))
+        self._connection.execute(query, (now, state.value, redact(problem), ended, self._run))
 
     def event(self, now: int, kind: str, text: str) -> None:
         with self._transaction():
@@ -117,7 +118,7 @@ class Store:
         with self._transaction():
             self._connection.executemany(
                 f"INSERT OR REPLACE INTO alarms VALUES ({_marks(_ALARM)})",  # noqa: S608
-                map(attrgetter(*_ALARM), lines),
+                (attrgetter(*_ALARM)(replace(each, text=redact(each.text), hint=redact(each.hint))) for each in lines),
             )
 
     def tidy(self, now: int) -> None:
@@ -176,7 +177,7 @@ class Store:
 
     def _event(self, now: int, kind: str, text: str) -> None:
         self._connection.execute(
-            "INSERT INTO events (at, run, kind, text) VALUES (?, ?, ?, ?)", (now, self._run, kind, text)
+            "INSERT INTO events (at, run, kind, text) VALUES (?, ?, ?, ?)", (now, self._run, kind, redact(text))
         )
 
     @contextmanager

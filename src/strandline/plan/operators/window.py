@@ -62,6 +62,8 @@ PANE: Final[Mapping[str, str]] = {
     "overflow_in": "string",
 }
 """Columns of a pane beside its keys and aggregates, as the next operations read them."""
+READ_ONLY: Final = ("overflow_in",)
+"""Columns of panes that operations may read, and that sinks get only under another name."""
 
 _ADDED_UP = (Count, Sum)
 _COMBINED_BY_ITSELF = (Min, Max, AnyTrue, AllTrue, BitAnd, BitOr, BitXor)

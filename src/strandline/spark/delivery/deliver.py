@@ -11,7 +11,6 @@ The order of a batch, with the points at which tests kill it (`ports/crash_point
 Sinks that hold a repeated batch skip it, and the others take it. So all sinks recover together.
 """
 
-import logging
 import re
 import threading
 import time
@@ -43,7 +42,9 @@ from strandline.ports.ledger import LedgerEntry, Recorded, Sealed, Written, outp
 from strandline.ports.sinks import OpenSink, Stamp
 from strandline.ports.sources import CommittingSource, FileListSource, KnownEnds, ListedFile, LogSource, Position
 from strandline.ports.waiting import Waits
+from strandline.redaction import logger
 from strandline.spark.batch_properties import name_jobs, send
+from strandline.spark.delivery.redact_dead_letters import without_secrets
 from strandline.spark.sources.log_watch import LogWatch
 from strandline.spark.tasks.partition_codes import numbered
 
@@ -64,7 +65,7 @@ _TASK_ERRORS: Final = {kind.__name__: kind for kind in (RegistryDown, SinkUnavai
 
 Done = TypeVar("Done")
 
-_log: Final = logging.getLogger("strandline")
+_log: Final = logger("strandline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +254,8 @@ class Deliverer:
         """Add the lineage and the clock of the batch to its dead letters."""
         if output.dead is None:
             return output
-        return replace(output, dead=seal_letters(output.dead, self._lineage, self._checkpoint.clock(batch)))
+        dead = without_secrets(output.dead)
+        return replace(output, dead=seal_letters(dead, self._lineage, self._checkpoint.clock(batch)))
 
     def _to_sink(self, number: int, output: Output, batch: int, sealed: Sealed) -> Written | None:
         wanted = self._stages.outputs[number]

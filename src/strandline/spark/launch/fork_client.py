@@ -12,6 +12,9 @@ import signal
 import socket
 import sys
 
+_SECONDS = 10.0
+"""How long to wait for a server whose queue is full, before this program becomes a plain Python."""
+
 
 def main(path: str, words: list[str]) -> int:
     """Wait for the forked process, and return its exit code."""
@@ -32,7 +35,9 @@ def _fork(path: str, words: list[str]) -> tuple[int, io.TextIOWrapper] | None:
     request = json.dumps({"words": words, "environment": dict(os.environ), "folder": os.getcwd()}).encode()  # noqa: PTH109
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(_SECONDS)
             connection.connect(path)
+            connection.settimeout(None)
             socket.send_fds(connection, [len(request).to_bytes(4, "big")], [0, 1, 2])
             connection.sendall(request)
             answers = connection.makefile("r")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from strandline.spark.launch import fork_client
+from strandline.spark.launch.private_folder import is_private
 from strandline.spark.patches.switch import is_on
 
 _PYTHON: Final = "PYSPARK_PYTHON"
@@ -69,14 +70,21 @@ class ForkServer:
 
 
 def remove_stale_folders() -> None:
-    """Remove folders of programs that were killed with their fork server: no process listens there."""
+    """Remove folders of programs that were killed with their fork server: no process listens there.
+
+    Other users can make folders and sockets of this name too. Those are left alone: connecting to a socket whose queue
+    is full would wait for ever.
+    """
     for address in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*/{_SOCKET}"):
+        if not is_private(address.parent):
+            continue
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.setblocking(False)
             try:
                 connection.connect(str(address))
             except ConnectionRefusedError:
                 shutil.rmtree(address.parent, ignore_errors=True)
-            except OSError:  # it belongs to another user
+            except OSError:  # its server is busy
                 continue
 
 

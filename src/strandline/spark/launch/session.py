@@ -20,6 +20,7 @@ from strandline.spark.launch.find_java import Java, find_java
 from strandline.spark.launch.fork_launcher import forking_python, with_python
 from strandline.spark.launch.jars import are_for_this_spark, missing, paths
 from strandline.spark.launch.jvm import can_start_early, end_jvm, launch_jvm, use_jvm
+from strandline.spark.launch.private_folder import private_settings
 from strandline.spark.launch.slim_spark_home import slim_home, with_spark_home, workers_run_this_python
 from strandline.spark.patches.jvm_access import connect_to_submitted_jvm, has_context, has_jvm, loaded_class
 from strandline.spark.patches.switch import VARIABLE, is_on
@@ -53,6 +54,8 @@ _EMBEDDED_ONLY: Final = (
     "spark.broadcast.blockSize", "spark.sql.sources.ignoreDataLocality",
 )  # fmt: skip
 """Settings that hold for a Spark inside this process, not for a cluster."""
+_MASKED_OPTIONS: Final = "(?i)secret|password|passphrase|token|credential|jaas|access[.]?key|account[.]?key|api[.]?key"
+"""Names of options whose values Spark masks."""
 _GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _CORES: Final = ("spark.default.parallelism", _PARTITIONS)
@@ -124,6 +127,9 @@ def settings(cores: int) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
+        # Spark shows options of sources in plans, in its log and in its UI; those of Kafka hold passwords.
+        "spark.redaction.regex": _MASKED_OPTIONS,
+        "spark.sql.redaction.options.regex": f"{_MASKED_OPTIONS}|(?i)url",
         # A batch broadcasts four values that never leave the process.
         "spark.broadcast.compress": "false",
         # The default allocates 4 MB for a few thousand bytes: a third of the garbage of a batch.
@@ -163,6 +169,7 @@ def begin_session(
     packages = {"spark.jars": ",".join(map(str, paths()))} if jars or (are_for_this_spark() and not missing()) else {}
     wanted = settings(os.cpu_count() or 2) | packages | dict(overrides or {})
     wanted = with_one_collector(wanted)
+    wanted |= private_settings(wanted)
     local = workers_run_this_python(wanted)
     home = slim_home() if local else None
     if home is not None:

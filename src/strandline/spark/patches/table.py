@@ -6,7 +6,6 @@ off is one line in the log of a job's start, and one row of `strandline doctor`.
 The figures come from the decision records. "Not measured alone" means that a record measured it with other changes.
 """
 
-import logging
 import os
 import sys
 import zipfile
@@ -20,13 +19,14 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from strandline.errors import SetupError
+from strandline.redaction import logger
 from strandline.spark.patches.local_files import install_local_files
 from strandline.spark.patches.skip_data_source_lookup import skip_data_source_lookup
 from strandline.spark.patches.state_codegen import disable_state_codegen
 from strandline.spark.patches.switch import VARIABLE, is_on, switched_off
 from strandline.spark.patches.topic_blocks import probe_topic_blocks
 
-_log: Final = logging.getLogger("strandline.patches")
+_log: Final = logger("strandline.patches")
 
 
 @dataclass(frozen=True, slots=True)

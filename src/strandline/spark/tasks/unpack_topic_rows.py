@@ -8,6 +8,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from strandline.errors import BrokenBlock
 from strandline.kernel.blocks.binary_views import views
 from strandline.kernel.blocks.column_types import YEAR_ONE, YEAR_TEN_THOUSAND
 from strandline.ports.raw_records import PACKED, RECORD, SIZE
@@ -29,7 +30,8 @@ def unpacked(batches: Sequence[pa.RecordBatch]) -> pl.DataFrame:
     table = pa.Table.from_batches(batches)
     cells = {name.removeprefix(PACKED): table[name] for name in table.column_names if name.startswith(PACKED)}
     others = pl.DataFrame(table.select([name for name in table.column_names if not name.startswith(PACKED)]))
-    counts: Many = np.array([len(cell.as_buffer()) // 8 for cell in cells["offset"]], np.int64)
+    offsets = [cell.as_buffer() if cell.is_valid else b"" for cell in cells["offset"]]
+    counts: Many = np.array([len(each) // 8 for each in offsets], np.int64)
     rows = np.repeat(np.arange(len(counts)), counts)
     places = pl.DataFrame({"topic": pl.Series(cells["topic"]), "number": pl.Series(cells["partition"])})
     found = {
@@ -71,7 +73,13 @@ def _numbers(column: pa.ChunkedArray, counts: Many, kind: Any) -> pl.Series:
     """Unpack numbers. A null cell means null for all records of its row."""
     found = [np.empty(0, kind)]
     for cell, records in zip(column, counts, strict=True):
-        found.append(np.frombuffer(cell.as_buffer(), kind) if cell.is_valid else np.full(records, _NONE, kind))
+        if not cell.is_valid:
+            found.append(np.full(records, _NONE, kind))
+            continue
+        block = cell.as_buffer()
+        if len(block) != records * np.dtype(kind).itemsize:
+            raise _broken(f"{len(block)} bytes are no {records} numbers")
+        found.append(np.frombuffer(block, kind))
     return pl.Series(np.concatenate(found))
 
 
@@ -79,8 +87,16 @@ def _bytes(column: pa.ChunkedArray, counts: Many) -> pl.Series:
     """Unpack bytes. A cell has the length of each record, negative for null, and then all bytes."""
     found = [pl.Series([], dtype=pl.Binary)]
     for cell, records in zip(column, counts, strict=True):
-        block = cell.as_buffer()
+        block = cell.as_buffer() if cell.is_valid else b""
+        if len(block) < _INT * records:
+            raise _broken(f"{len(block)} bytes hold no {records} lengths")
         sizes = np.frombuffer(block, np.int32, records).astype(np.int64)
         ends = np.cumsum(np.maximum(sizes, 0)) + _INT * records
+        if records and ends[-1] > len(block):  # a view beyond the block would read foreign memory
+            raise _broken(f"{len(block)} bytes hold no records of {ends[-1] - _INT * records} bytes")
         found.append(views(block, ends - np.maximum(sizes, 0), sizes))
     return pl.concat(found).rechunk()
+
+
+def _broken(why: str) -> BrokenBlock:
+    return BrokenBlock("a packed row of a topic is damaged", detail=why, hint="STRANDLINE_PATCHES=-topic_blocks")

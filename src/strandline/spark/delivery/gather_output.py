@@ -74,9 +74,8 @@ def gather(blocks: Iterable[Block]) -> Gathered:
         for name, fields in facts.get("counts", {}).items():
             counts[name] = counts.get(name, Counts()) + Counts(**fields)
         if "step" in facts:
-            progress = progress_from_facts(facts["progress"])
-            steps[facts["step"]] = _with_group(steps.get(facts["step"]), progress, facts)
-            clock = max(clock, progress.clock)
+            steps[facts["step"]] = each_step = _with_group(steps.get(facts["step"]), facts)
+            clock = max(clock, each_step.progress.clock)
         else:
             clock, drained = max(clock, facts["clock"]), drained or facts["drain"]
         if "scan" in facts:
@@ -85,8 +84,12 @@ def gather(blocks: Iterable[Block]) -> Gathered:
     return Gathered(stacked_frames, steps, counts, clock, drained, ended, collected(blocks) or Measured(), parts)
 
 
-def _with_group(known: StepOutput | None, progress: Progress, facts: Mapping[str, Any]) -> StepOutput:
-    """Add a key group to its step. All key groups of a step have the same progress: they fold the same control rows."""
+def _with_group(known: StepOutput | None, facts: Mapping[str, Any]) -> StepOutput:
+    """Add a key group to its step. All key groups of a step have the same progress: they fold the same control rows.
+    One of them sends it.
+    """
+    earlier = Progress() if known is None else known.progress
+    progress = progress_from_facts(facts["progress"]) if "progress" in facts else earlier
     contributed = sum(fields["contributed"] for fields in facts["counts"].values())
     group = StepOutput(progress, facts["output_watermark"], facts["rows"], facts["size"], (contributed,))
     if known is None:

@@ -28,6 +28,7 @@ from strandline.kernel.watermarks import (
 )
 from strandline.kernel.window.panes import INDEX, LAST, RETRACTION, TIMESTAMP, TIMING
 from strandline.model.watermarks import Inputs
+from strandline.plan.stages import Input as StageInput
 from strandline.plan.stages import KeyedStep, Route
 from strandline.ports.dead_letter_masking import failures, outgoing
 from strandline.spark.batch_properties import Batch, current_batch
@@ -91,13 +92,21 @@ def play_level(steps: Steps, level: int) -> tuple[Play, Callable[[int], bool]]:
     return play, key_groups.__contains__
 
 
-def spec_of(keyed: KeyedStep) -> StepSpec:
-    """Return the step as the kernel needs it. With several inputs, their watermarks are combined."""
+def spec_of(keyed: KeyedStep, known: Mapping[int, tuple[str, ...]] | None = None) -> StepSpec:
+    """Return the step as the kernel needs it. With several inputs, their watermarks are combined.
+
+    `known` has the partitions of each scan in this batch, also those without records.
+    """
     (first, *more) = keyed.inputs
     if not more and first.watermark is not None:
-        return StepSpec(keyed.keys, keyed.operator, first.watermark, first.partitions)
-    inputs = tuple(Input(each.name, each.watermark, each.partitions) for each in keyed.inputs)
+        return StepSpec(keyed.keys, keyed.operator, first.watermark, _partitions(first, known))
+    inputs = tuple(Input(each.name, each.watermark, _partitions(each, known)) for each in keyed.inputs)
     return StepSpec(keyed.keys, keyed.operator, Inputs(tuple(each.name for each in inputs)), inputs=inputs)
+
+
+def _partitions(given: StageInput, known: Mapping[int, tuple[str, ...]] | None) -> tuple[str, ...]:
+    found = () if known is None or given.scan is None else known.get(given.scan, ())
+    return (*given.partitions, *found)
 
 
 def play_group(
@@ -107,7 +116,7 @@ def play_group(
     controls = [control_from_facts(block.facts["control"]) for block in blocks]
     counts = sum((Counts(**block.facts["counts"]) for block in blocks), Counts())
     dead: list[pl.DataFrame] = []
-    stepped = _without_failures(step(held, blocks, controls, spec_of(keyed)), keyed, group, dead)
+    stepped = _without_failures(step(held, blocks, controls, spec_of(keyed, batch.partitions)), keyed, group, dead)
     sent: Blocks = []
     frames: dict[str, pl.DataFrame] = {}
     for route in keyed.routes:
@@ -124,7 +133,8 @@ def play_group(
     total = counts + Counts(contributed=stepped.contributed, late=stepped.refused, filtered=stepped.filtered)
     facts = {
         "step": keyed.number,
-        "progress": progress_to_facts(stepped.progress),
+        # All key groups of a step have the same progress, so one sends it.
+        **({"progress": progress_to_facts(stepped.progress)} if group == 0 else {}),
         "counts": {keyed.name: counts_to_facts(total)},
         "output_watermark": stepped.output_watermark,
         "rows": stepped.state_rows,

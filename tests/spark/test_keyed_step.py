@@ -177,8 +177,6 @@ def test_every_key_group_knows_the_same_partitions_and_one_sends_them_to_the_dri
     assert {*many.steps[0].progress.partitions} >= {*names}
     beat = [pack(Block(facts={"control": control_to_facts(Control(8)), "from": "tick", "counts": {}}))]
     sent = [
-        len(data)
-        for to in list(many.groups)
-        for _, data in many.step(to, beat, 1, Batch(8, partitions={0: names}))
+        len(data) for to in list(many.groups) for _, data in many.step(to, beat, 1, Batch(8, partitions={0: names}))
     ]
     assert sum(sent) < 100 * len(names)

@@ -47,6 +47,8 @@ class Stepped:
     """The number of this batch in this key group."""
     size: int = 0
     """Bytes of state."""
+    due: int | None = None
+    """The clock at which a batch without elements does something here; None if only elements or the watermark can."""
 
 
 def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[Control], spec: StepSpec) -> Stepped:
@@ -69,6 +71,7 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
         after.rows,
         now.turn,
         after.size,
+        after.due_clock,
     )
 
 

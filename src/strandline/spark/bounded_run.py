@@ -31,7 +31,7 @@ from strandline.spark.tasks.prepare import CARRIED, tick_task
 from strandline.spark.tasks.row_decoding import Batches
 from strandline.spark.tasks.task_metrics import Measured, collected, with_metrics
 from strandline.spark.tasks.task_writes import NO_WRITERS, Writers
-from strandline.spark.translate import prepared
+from strandline.spark.translate import prepared, steps_of
 
 _GROUP: Final = "strandline-at-once"
 
@@ -101,7 +101,7 @@ def _read(scan: Scan, part: Any, stages: Stages, spark: SparkSession, writers: W
     )
     if pieces and isinstance(scan.source, SplittableSource):
         numbers = spark.range(0, len(pieces), 1, len(pieces))
-        task = pieces_task(scan, stages.by_number, pieces, scan.source.reader(part), writers)
+        task = pieces_task(scan, steps_of(scan, stages), pieces, scan.source.reader(part), writers)
         return [numbers.mapInArrow(task, CARRIER)]
     frame = scan.source.table(part, spark)
     return [] if frame is None else [prepared(scan, stages, frame, writers)]

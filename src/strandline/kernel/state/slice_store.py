@@ -86,6 +86,14 @@ class Index:
         return sum(entry.size for entry in self.entries)
 
     @property
+    def due_clock(self) -> int | None:
+        """Return the clock at which a slice is due without further input; None if none is."""
+        entries = self.entries
+        if any(entry.due_watermark <= self.progress.watermark for entry in entries):
+            return self.progress.clock
+        return min((entry.due_clock + 1 for entry in entries if entry.due_clock is not None), default=None)
+
+    @property
     def output_watermark(self) -> int:
         """Return the output watermark: the watermark of the step, but below the hold of every row."""
         holds = [entry.hold - 1 for entry in self.entries if entry.hold is not None]

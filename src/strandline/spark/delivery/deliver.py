@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 import polars as pl
@@ -39,6 +40,7 @@ from strandline.ports.sinks import OpenSink, Stamp
 from strandline.ports.sources import CommittingSource, FileListSource, ListedFile
 from strandline.spark.batch_properties import Batch, name_jobs, send
 from strandline.spark.delivery.gather_output import Gathered, StepOutput, gather
+from strandline.spark.delivery.next_tick import next_due, write_due
 from strandline.spark.tasks.block_addresses import place
 from strandline.spark.tasks.partition_codes import numbered
 from strandline.spark.tasks.task_metrics import Measured
@@ -169,8 +171,9 @@ class Deliverer:
         retry: Retry | None = None,
         *,
         measures: bool = False,
+        due_file: Path | None = None,
     ) -> None:
-        self._measures = measures
+        self._measures, self._due_file = measures, due_file
         self._spark, self._stages, self._sinks = spark, stages, sinks
         self._checkpoint, self._lineage, self._listener = checkpoint, identity.lineage, listener
         self._retry = retry or Retry()
@@ -209,7 +212,7 @@ class Deliverer:
                     f"batch {batch}: {counts.missing} elements of {name} are unaccounted for", detail=str(counts)
                 )
         self._refuse_gone(batch)
-        self._steps |= gathered.steps
+        before, self._steps = self._steps, {**self._steps, **gathered.steps}
         progress, rows = self._progress(gathered), sum(step.rows for step in self._steps.values())
         outputs = [
             self._with_envelopes(gathered.output(each, progress, rows), batch) for each in range(len(self._sinks))
@@ -222,6 +225,8 @@ class Deliverer:
         watermarks = {number: step.progress.watermark for number, step in self._steps.items()}
         self._checkpoint.note(batch, progress.watermark, watermarks, self._epochs)
         self._listener(self._delivered(batch, outputs, gathered, written, took))
+        if self._due_file is not None:
+            write_due(self._due_file, next_due(self._stages, gathered, self._steps, before))
         crash_point("C12")
 
     def _collect(self, frame: DataFrame, stamps: Sequence[Stamp]) -> Gathered:
@@ -349,7 +354,9 @@ def _gather(frame: DataFrame) -> Gathered:
         carried = pl.DataFrame(frame.toArrow()).select("kg", "block").rows()
     except (PySparkException, Py4JJavaError) as problem:
         raise raised_by_a_task(problem) from None
-    return gather(unpack(data, f"address {to}, output") for to, data in sorted(carried, key=lambda row: place(row[0])))
+    blocks = [(place(to), unpack(data, f"address {to}, output")) for to, data in carried]
+    # Steps share addresses, and Spark guarantees no order.
+    return gather(block for _, block in sorted(blocks, key=lambda each: (each[0], each[1].facts.get("step", -1))))
 
 
 def raised_by_a_task(problem: Exception) -> Exception:

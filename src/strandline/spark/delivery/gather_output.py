@@ -26,6 +26,8 @@ class StepOutput:
     """Bytes of state."""
     groups: tuple[int, ...] = ()
     """Elements that each key group contributed in this batch."""
+    due: int | None = None
+    """The clock at which a batch without elements does something in a key group; None if in none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ def _with_group(known: StepOutput | None, facts: Mapping[str, Any]) -> StepOutpu
     earlier = Progress() if known is None else known.progress
     progress = progress_from_facts(facts["progress"]) if "progress" in facts else earlier
     contributed = sum(fields["contributed"] for fields in facts["counts"].values())
-    group = StepOutput(progress, facts["output_watermark"], facts["rows"], facts["size"], (contributed,))
+    group = StepOutput(progress, facts["output_watermark"], facts["rows"], facts["size"], (contributed,), facts["due"])
     if known is None:
         return group
     return StepOutput(
@@ -100,4 +102,5 @@ def _with_group(known: StepOutput | None, facts: Mapping[str, Any]) -> StepOutpu
         known.rows + group.rows,
         known.size + group.size,
         known.groups + group.groups,
+        min((each for each in (known.due, group.due) if each is not None), default=None),
     )

@@ -119,6 +119,15 @@ def test_a_session_with_a_damaged_jar_is_refused() -> None:
         paths()
 
 
+def test_another_spark_is_refused_with_the_version_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "version", lambda name: "4.3.0")
+    assert not jars.are_for_this_spark()
+    with pytest.raises(SetupError) as refused:
+        paths()
+    assert "no Kafka jars for PySpark 4.3.0" in str(refused.value)
+    assert "pyspark==4.2.1" in str(refused.value)
+
+
 def test_the_command_ends_with_one_line_and_exit_code_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,7 +20,7 @@ from strandline.spark.launch.preflight import GIB, MEMORY_NEEDED, in_gib, requir
 
 LACKS = {
     "4.1": "it has no pyspark.sql.streaming.datasource, which every job needs",
-    "4.3": "jobs run, but there are no jars of Kafka, Avro and Delta for it",
+    "4.3": "jobs run, but there are no jars of Kafka for it",
 }
 """What other versions of PySpark lack, as far as they were tried (decision 0050)."""
 PACKAGES = ("polars", "pyarrow", "pandas", "protobuf")
@@ -99,7 +99,8 @@ def spark() -> Finding:
         return Finding("Spark", Standing.WARN, fact, "type: unset SPARK_HOME")
     lacks = next((text for minor, text in LACKS.items() if finding.fact.startswith(f"{minor}.")), "")
     fact = f"{finding.fact}: {lacks}" if lacks else finding.fact
-    return Finding("Spark", finding.standing, fact, finding.fix)
+    standing = Standing.WARN if lacks and finding.standing is Standing.OK else finding.standing
+    return Finding("Spark", standing, fact, finding.fix)
 
 
 def java() -> Finding:

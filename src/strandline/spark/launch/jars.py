@@ -15,6 +15,7 @@ import threading
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from strandline.errors import SetupError
@@ -27,6 +28,8 @@ OURS = Path(__file__).parent.with_name("patches") / "java" / "topic-blocks.jar"
 _PINS = Path(__file__).with_name("jars.toml")
 _RESOLVER = (sys.executable, "-m", "strandline.spark.launch.resolve_jars")
 _TIMEOUT_SECONDS = 600
+_BUILT_FOR = "4.2"
+"""The minor version of Spark that the packages are built for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +86,19 @@ def missing(jars: Sequence[Jar] | None = None) -> tuple[Jar, ...]:
     return tuple(jar for jar in (pinned() if jars is None else jars) if not jar.matches(folder / jar.file))
 
 
+def are_for_this_spark() -> bool:
+    """Whether the packages were built for the installed PySpark."""
+    return version("pyspark").startswith(f"{_BUILT_FOR}.")
+
+
 def paths() -> tuple[Path, ...]:
-    """Return the files for `spark.jars`; raise SetupError if one is absent or damaged."""
+    """Return the files for `spark.jars`; raise SetupError if one is absent, damaged, or for another Spark."""
+    if not are_for_this_spark():
+        raise SetupError(
+            f"there are no Kafka jars for PySpark {version('pyspark')}",
+            detail=f"Strandline's are built for Spark {_BUILT_FOR}",
+            hint='type: pip install "pyspark==4.2.1"',
+        )
     folder = jars_folder()
     if absent := missing():
         jar = absent[0]

@@ -17,7 +17,7 @@ from strandline.spark.launch.background import BackgroundTask
 from strandline.spark.launch.class_data_sharing import ClassArchive
 from strandline.spark.launch.find_java import Java, find_java
 from strandline.spark.launch.fork_launcher import forking_python, with_python
-from strandline.spark.launch.jars import missing, paths
+from strandline.spark.launch.jars import are_for_this_spark, missing, paths
 from strandline.spark.launch.jvm import can_start_early, end_jvm, launch_jvm, use_jvm
 from strandline.spark.launch.slim_spark_home import slim_home, with_spark_home, workers_run_this_python
 from strandline.spark.patches.jvm_access import connect_to_submitted_jvm, has_context, has_jvm, loaded_class
@@ -164,7 +164,7 @@ def begin_session(
     """
     # By default workers start the `python3` of PATH, which may lack every dependency.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    packages = {"spark.jars": ",".join(map(str, paths()))} if jars or not missing() else {}
+    packages = {"spark.jars": ",".join(map(str, paths()))} if jars or (are_for_this_spark() and not missing()) else {}
     wanted = settings(os.cpu_count() or 2) | packages | dict(overrides or {})
     wanted = with_one_collector(wanted)
     local = workers_run_this_python(wanted)

@@ -16,7 +16,6 @@ from strandline.plan.pipeline import Panes
 from strandline.plan.stages import Stages
 from strandline.spark.delivery.gather_output import Gathered, StepOutput
 from strandline.spark.delivery.next_tick import AT_ONCE, next_due, write_due
-from strandline.spark.sources import heartbeat
 from strandline.spark.sources.heartbeat import HeartbeatReader
 from tests.plan.endpoints import PaperSink
 from tests.spark.by_hand import Carrier, rows
@@ -94,7 +93,7 @@ def ticks(reader: HeartbeatReader, monkeypatch: pytest.MonkeyPatch, start: int, 
     """The seconds at which a heartbeat of every two seconds ticks."""
     offset, found = {"tick": start // 2, "drain": 0}, []
     for now in seconds:
-        monkeypatch.setattr(heartbeat.time, "time", lambda now=now: float(now))
+        monkeypatch.setattr(time, "time", lambda now=now: float(now))
         end = reader.latestOffset(offset, None)
         if end != offset:
             found.append(now)

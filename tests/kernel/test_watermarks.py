@@ -14,6 +14,7 @@ from strandline.kernel.watermarks import (
     FOREVER,
     NEVER,
     Control,
+    PartitionProgress,
     Progress,
     Rule,
     Seen,
@@ -347,3 +348,29 @@ def test_controls_and_progress_round_trip_as_plain_values(batch: list[Control], 
     assert progress_from_facts(json.loads(json.dumps(progress_to_facts(progress)))) == progress
     for control in batch:
         assert control_from_facts(json.loads(json.dumps(control_to_facts(control)))) == control
+
+
+def test_progress_that_an_earlier_release_stored_by_partition_is_read() -> None:
+    """Before form 5 each partition was stored with the names of its fields."""
+    stored = {
+        "watermark": 5, "clock": 9, "inputs": {},
+        "partitions": {
+            "a-0": {"watermark": 5, "heard": 8, "idle": False, "finished": False, "returning": False, "highest": 6,
+                    "lags": [[8, [[0, 2], [3, 1]]]]},
+            "a-1": {"watermark": NEVER, "heard": 0, "idle": True, "finished": False, "returning": False,
+                    "highest": NEVER, "lags": []},
+        },
+    }  # fmt: skip
+    progress = progress_from_facts(json.loads(json.dumps(stored)))
+    assert progress.partitions == {
+        "a-0": PartitionProgress(5, 8, highest=6, lags=((8, ((0, 2), (3, 1))),)),
+        "a-1": PartitionProgress(idle=True),
+    }
+    assert progress_from_facts(json.loads(json.dumps(progress_to_facts(progress)))) == progress
+
+
+def test_partitions_that_nobody_heard_of_are_stored_too() -> None:
+    progress = Progress(partitions={"": PartitionProgress(), "a": PartitionProgress()})
+    assert progress_from_facts(json.loads(json.dumps(progress_to_facts(progress)))) == progress
+    control = Control(1, (Seen(""), Seen("a")))
+    assert control_from_facts(json.loads(json.dumps(control_to_facts(control)))) == control

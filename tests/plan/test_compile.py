@@ -31,7 +31,7 @@ def test_a_pipeline_becomes_a_scan_a_keyed_step_and_a_delivery() -> None:
     watermark = sl.bounded(seconds=10).idle_after(minutes=1)
     flow = Flow("flow 0", (), "at", watermark, (Route((), step=0),))
     assert stages.scans == (Scan(0, PaperSource(), (), (flow,), dead_to=0),)
-    inputs = (Input("flow 0", watermark, ("0", "1")),)
+    inputs = (Input("flow 0", watermark, ("0", "1"), 0),)
     routes = (Route((), output=0),)
     paths = (InputPath("input", ("team",), "scores"),)
     assert step == KeyedStep(0, 1, ("team",), step.operator, inputs, paths, routes, late_to=0, dead_to=0, groups=6)

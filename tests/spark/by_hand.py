@@ -97,6 +97,8 @@ class Carrier:
     combines: bool = True
     """Whether tasks are told the watermark before the batch, so that they may combine."""
     steps: dict[int, StepOutput] = field(default_factory=dict)
+    known: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """The partitions of each scan that the driver sends with a batch."""
     counts: dict[str, Counts] = field(default_factory=dict)
     """Of each step, over all batches."""
 
@@ -119,7 +121,7 @@ class Carrier:
         beat = frame_of([("", 0, None, DRAINED if drain else TICKED)])
         sent += [(to, pack(block)) for to, block in tick(beat, self.stages.timed, Batch(clock), 0)]
         for level, _ in enumerate(self.stages.levels, 1):
-            sent = self._level(level, sent, Batch(clock, horizons))
+            sent = self._level(level, sent, Batch(clock, horizons, self.known))
         gathered = gather(unpack(data, "output") for _, data in sorted(sent))
         self.steps |= gathered.steps
         assert all(counts.missing == 0 for counts in gathered.counts.values()), gathered.counts

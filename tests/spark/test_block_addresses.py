@@ -14,7 +14,7 @@ from tests.plan.endpoints import totals
 
 def everybody() -> list[int]:
     groups = range(STEP.groups)
-    mine, sent = [address(STEP, group) for group in groups], [to_deliver_from(STEP, group) for group in groups]
+    mine, sent = [address(STEP, group) for group in groups], [to_deliver_from(group) for group in groups]
     return [*mine, *sent, *(to_deliver(task) for task in range(1_000))]
 
 
@@ -26,12 +26,12 @@ def test_no_two_are_the_same_and_each_fits_a_long() -> None:
 
 def test_an_address_tells_what_it_stands_for() -> None:
     assert place(address(STEP, 7)) == (STEP.number, 7)
-    assert place(to_deliver_from(STEP, 7)) == (-2 - STEP.number, 7)
+    assert place(to_deliver_from(7)) == (-2, 7)
     assert place(to_deliver(300)) == (-1, 300)
 
 
 def test_what_is_delivered_is_below_every_key_group() -> None:
-    assert all(to_deliver_from(STEP, group) < 0 <= address(STEP, group) for group in range(STEP.groups))
+    assert all(to_deliver_from(group) < 0 <= address(STEP, group) for group in range(STEP.groups))
 
 
 @pytest.mark.spark

@@ -13,9 +13,10 @@ from strandline.connectors import scores
 from strandline.connectors.scores import Scores, ScoresReader
 from strandline.execution.batch import Batch
 from strandline.execution.block_addresses import address
+from strandline.kernel.blocks.block import Block, pack
 from strandline.kernel.output import Counts
 from strandline.kernel.state.slice_store import read_index
-from strandline.kernel.watermarks import FOREVER
+from strandline.kernel.watermarks import FOREVER, NEVER, Control, control_to_facts
 from strandline.plan.compile import to_stages
 from strandline.plan.stages import Stages
 from strandline.ports.codecs import RAW
@@ -137,3 +138,45 @@ def test_a_dead_letter_comes_out_with_the_batch_that_read_it() -> None:
     assert output.dead is not None
     assert sorted(output.dead[RAW].to_list()) == [b"!", b"?"]
     assert output.counts == Counts(read=2, dead=2)
+
+
+def test_partitions_that_only_the_driver_knows_hold_the_watermark_until_they_are_heard_or_idle() -> None:
+    idling = sl.bounded(seconds=1).idle_after(seconds=60)
+    counts = sl.read(sl.scores()).event_time("at", idling).key_by("team").window(sl.tumbling(seconds=10))
+    stages = to_stages(counts.aggregate(plays=sl.count()).write(PaperSink()).root)
+    record = b'{"team": "red", "user": "u1", "score": 5, "at": "1970-01-01T00:01:00Z"}'
+
+    def carry(carrier: Carrier, clock: int, *partitions: str) -> int:
+        output = carrier.carry([rows(record, partition=each, first=clock) for each in partitions], clock)
+        return output.progress.watermark
+
+    first = stages.scans[0].source.partitions
+    late = Carrier(stages, known={0: ("8", "9")})
+    assert carry(late, 0, *first) == NEVER
+    assert carry(late, 1, "8") == NEVER
+    assert carry(late, 2, "9") == 58_999
+    silent = Carrier(stages, known={0: ("8", "9")})
+    assert carry(silent, 0, *first) == NEVER
+    assert carry(silent, 60_000, *first) == NEVER
+    assert carry(silent, 60_001, *first) == 58_999
+    assert {*silent.steps[0].progress.idle} == {"8", "9"}
+
+
+def test_every_key_group_knows_the_same_partitions_and_one_sends_them_to_the_driver() -> None:
+    stages = to_stages(
+        sl.read(sl.scores()).event_time("at", sl.bounded(seconds=1)).key_by("team").window(sl.tumbling(seconds=10))
+        .aggregate(plays=sl.count()).write(PaperSink()).root
+    )  # fmt: skip
+    names = tuple(f"topic-{number}" for number in range(1_000))
+    few, many = (Carrier(stages, known={0: names[:each]}) for each in (10, 1_000))
+    for carrier in (few, many):
+        carrier.carry([rows(None)], 7)
+        states = [read_index(state.held).progress for state in carrier.groups.values()]
+        assert len(states) == stages.groups
+        assert all(each == carrier.steps[0].progress for each in states)
+    assert {*many.steps[0].progress.partitions} >= {*names}
+    beat = [pack(Block(facts={"control": control_to_facts(Control(8)), "from": "tick", "counts": {}}))]
+    sent = [
+        len(data) for to in list(many.groups) for _, data in many.step(to, beat, 1, Batch(8, partitions={0: names}))
+    ]
+    assert sum(sent) < 100 * len(names)

@@ -63,6 +63,19 @@ def test_every_key_group_hears_the_same_of_the_sources(stages: Stages) -> None:
     }
 
 
+def sent_bytes(stages: Stages, tasks: list[list[Raw]]) -> int:
+    """The bytes that these tasks send to key groups."""
+    return sum(len(data) for raw in tasks for to, data in task(stages, raw, HOUR) if to >= 0)
+
+
+def test_control_traffic_grows_with_the_partitions_read_and_not_with_their_square(stages: Stages) -> None:
+    """Whether one task reads many partitions or each task reads one."""
+    few, many = ([rows(RED, partition=f"topic-{number}") for number in range(each)] for each in (100, 1_000))
+    assert sent_bytes(stages, many) < 11 * sent_bytes(stages, few)
+    one_task = sent_bytes(stages, [[row for raw in many for row in raw]])
+    assert one_task < 250 * 1_000 * stages.groups
+
+
 def test_everyone_is_counted_once_and_dead_letters_go_past_the_key_groups(stages: Stages) -> None:
     raw = rows(RED, BROKEN, BLUE, TIMELESS, None)
     counts = [Counts(**block.facts["counts"]) for block in groups_of(stages, raw)]

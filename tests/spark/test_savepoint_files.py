@@ -138,7 +138,7 @@ def test_a_manifest_that_was_edited_or_is_torn_is_refused(tmp_path: Path) -> Non
 
 def test_one_from_a_newer_version_is_refused_whatever_else_is_in_it(tmp_path: Path) -> None:
     path = saved(tmp_path / "one").folder / "manifest.json"
-    path.write_text(json.dumps({"format": 2, "version": "9.0", "news": True}))
+    path.write_text(json.dumps({"format": 3, "version": "9.0", "news": True}))
     with pytest.raises(SavepointError, match="was written by a newer Strandline") as refused:
         load(path.parent)
     assert "written by 9.0" in refused.value.detail

@@ -11,7 +11,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit
 
@@ -110,6 +112,86 @@ def test_many_records_and_long_ones_fill_rows_and_none_is_lost(
     batches = frame.withColumn("@clock", lit("noon")).toArrow().to_batches()
     assert sum(each.num_rows for each in batches) < 30
     assert as_crossed(batches, {})["@clock"].to_list() == ["noon"] * found.height
+
+
+def test_a_task_reads_many_partitions_and_finds_in_each_what_spark_finds(
+    spark: SparkSession, kafka: Service, new_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where records were taken back, where a partition is empty, and where one is much longer than the others."""
+    topic, partitions = new_topic(partitions=40), 40
+    producer = Producer({"bootstrap.servers": kafka.address, "transactional.id": f"by-{topic}", "linger.ms": 5})
+    producer.init_transactions(30)
+    for end in (producer.commit_transaction, producer.abort_transaction, producer.commit_transaction):
+        producer.begin_transaction()
+        for number in range(5_000):
+            producer.produce(topic, b"%d" % number, b"key", 7 if number % 2 else number % (partitions - 1))
+        assert producer.flush(30) == 0
+        end(30)
+    source = sl.kafka(topic, servers=kafka.address, value=sl.raw(), metadata=KNOWN, until="latest")
+    found = alike(spark, source, monkeypatch)
+    assert found.height == 10_000
+    assert found["partition"].n_unique() == partitions - 1
+    frame = source.table(source.extent(spark), spark)
+    assert frame is not None
+    assert frame.rdd.getNumPartitions() <= 2 * spark.sparkContext.defaultParallelism
+
+
+def test_records_deleted_from_one_of_many_partitions_are_reported_as_by_spark(
+    spark: SparkSession, kafka: Service, new_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(partitions=40)
+    producer = Producer({"bootstrap.servers": kafka.address})
+    for number in range(4_000):
+        producer.produce(topic, b"%d" % number, partition=number % 40)
+    assert producer.flush(30) == 0
+    strict = sl.kafka(topic, servers=kafka.address, value=sl.raw(), until="latest")
+    extent = strict.extent(spark)
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+    for future in admin.delete_records([TopicPartition(topic, 3, 60)]).values():
+        future.result(30)
+    lossy = sl.kafka(topic, servers=kafka.address, value=sl.raw(), until="latest", on_lost="continue")
+    tables = strict.table(extent, spark), lossy.table(extent, spark)
+    assert tables[0] is not None
+    assert tables[1] is not None
+    with pytest.raises(Py4JJavaError, match="may have been lost"):
+        tables[0].toArrow()
+    rows = as_crossed(tables[1].toArrow().to_batches(), {}, lossy.alone)
+    assert rows.height == 4_000 - 60
+    assert rows.filter(pl.col("partition") == f"{topic}-3")["offset"].to_list() == [*range(60, 100)]
+
+
+def test_a_job_over_many_partitions_reads_each_record_once_in_small_batches(
+    spark: SparkSession, kafka: Service, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = new_topic(partitions=40)
+    producer = Producer({"bootstrap.servers": kafka.address})
+    source = sl.kafka(topic, servers=kafka.address, value=sl.json("n long"), metadata=KNOWN, records_per_batch=1_500)
+    totals = (
+        sl.read(source).event_time("sent", sl.monotone()).key_by("part").window(sl.tumbling(minutes=1))
+        .accumulate(sl.accumulating).aggregate(total=sl.sum("n"), n=sl.count(), newest=sl.max("at"))
+        .write(sl.sqlite(tmp_path / "totals.db", table="totals"))
+    )  # fmt: skip
+    for number in range(4_000):
+        producer.produce(topic, json.dumps({"n": number}).encode(), partition=number % 40, timestamp=START + number)
+    assert producer.flush(30) == 0
+    batches: list[int] = []
+    job: Job = totals.run(
+        spark,
+        checkpoint=tmp_path / "job",
+        available_now=True,
+        listener=lambda batch: batches.append(batch.output.counts.read),
+    )
+    assert job.await_end(120)
+    assert sum(batches) == 4_000
+    assert len([each for each in batches if each]) >= 3
+    job = totals.run(spark, checkpoint=tmp_path / "job")
+    job.drain()
+    assert job.await_end(120)
+    with closing(sqlite3.connect(tmp_path / "totals.db")) as connection:
+        rows: list[Any] = connection.execute("SELECT part, total, n, newest FROM totals_now").fetchall()
+    assert {part: (total, n, last) for part, total, n, last in rows} == {
+        part: (sum(range(part, 4_000, 40)), 100, 99) for part in range(40)
+    }
 
 
 @pytest.mark.parametrize("packed_first", [True, False])

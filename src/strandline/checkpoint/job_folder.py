@@ -356,6 +356,11 @@ class Checkpoint:
         return self.folder / "drain"
 
     @property
+    def due(self) -> Path:
+        """Return the file that tells the heartbeat of a running job when a tick is due."""
+        return self.folder / "due"
+
+    @property
     def spark(self) -> Path:
         return self.folder / "spark"
 

@@ -26,9 +26,12 @@ def address(step: KeyedStep, group: int) -> int:
     return _found(step.number, group)
 
 
-def to_deliver_from(step: KeyedStep, group: int) -> int:
-    """Return the address for a key group's output: of no keyed step, and different for each sender."""
-    return _found(-2 - step.number, group)
+def to_deliver_from(group: int) -> int:
+    """Return the address for the output of key groups: of no keyed step. All steps share it.
+
+    Output passes the later levels, and each address costs calls of Spark there.
+    """
+    return _found(-2, group)
 
 
 def to_deliver(task: int) -> int:

@@ -26,6 +26,8 @@ class StepOutput:
     """Bytes of state."""
     groups: tuple[int, ...] = ()
     """Elements that each key group contributed in this batch."""
+    due: int | None = None
+    """The clock at which a batch without elements does something in a key group; None if in none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +76,8 @@ def gather(blocks: Iterable[Block]) -> Gathered:
         for name, fields in facts.get("counts", {}).items():
             counts[name] = counts.get(name, Counts()) + Counts(**fields)
         if "step" in facts:
-            progress = progress_from_facts(facts["progress"])
-            steps[facts["step"]] = _with_group(steps.get(facts["step"]), progress, facts)
-            clock = max(clock, progress.clock)
+            steps[facts["step"]] = each_step = _with_group(steps.get(facts["step"]), facts)
+            clock = max(clock, each_step.progress.clock)
         else:
             clock, drained = max(clock, facts["clock"]), drained or facts["drain"]
         if "scan" in facts:
@@ -85,10 +86,14 @@ def gather(blocks: Iterable[Block]) -> Gathered:
     return Gathered(stacked_frames, steps, counts, clock, drained, ended, collected(blocks) or Measured(), parts)
 
 
-def _with_group(known: StepOutput | None, progress: Progress, facts: Mapping[str, Any]) -> StepOutput:
-    """Add a key group to its step. All key groups of a step have the same progress: they fold the same control rows."""
+def _with_group(known: StepOutput | None, facts: Mapping[str, Any]) -> StepOutput:
+    """Add a key group to its step. All key groups of a step have the same progress: they fold the same control rows.
+    One of them sends it.
+    """
+    earlier = Progress() if known is None else known.progress
+    progress = progress_from_facts(facts["progress"]) if "progress" in facts else earlier
     contributed = sum(fields["contributed"] for fields in facts["counts"].values())
-    group = StepOutput(progress, facts["output_watermark"], facts["rows"], facts["size"], (contributed,))
+    group = StepOutput(progress, facts["output_watermark"], facts["rows"], facts["size"], (contributed,), facts["due"])
     if known is None:
         return group
     return StepOutput(
@@ -97,4 +102,5 @@ def _with_group(known: StepOutput | None, progress: Progress, facts: Mapping[str
         known.rows + group.rows,
         known.size + group.size,
         known.groups + group.groups,
+        min((each for each in (known.due, group.due) if each is not None), default=None),
     )

@@ -30,6 +30,7 @@ from strandline.kernel.watermarks import (
 )
 from strandline.kernel.window.panes import INDEX, LAST, RETRACTION, TIMESTAMP, TIMING
 from strandline.model.watermarks import Inputs
+from strandline.plan.stages import Input as StageInput
 from strandline.plan.stages import KeyedStep, Route
 from strandline.ports.dead_letter_masking import failures, outgoing
 
@@ -37,14 +38,23 @@ _SPAN = 1 << 32
 """Upper bound of the panes of one key group in one batch."""
 
 
-def spec_of(keyed: KeyedStep) -> StepSpec:
-    """Return the step as the kernel needs it. With several inputs, their watermarks are combined."""
+def spec_of(keyed: KeyedStep, known: Mapping[int, tuple[str, ...]] | None = None) -> StepSpec:
+    """Return the step as the kernel needs it. With several inputs, their watermarks are combined.
+
+    `known` has the partitions of each scan in this batch, also those without records.
+    """
     (first, *more) = keyed.inputs
+    paths = keyed.operator_inputs
     if not more and first.watermark is not None:
-        return StepSpec(keyed.keys, keyed.operator, first.watermark, first.partitions, paths=keyed.operator_inputs)
-    inputs = tuple(Input(each.name, each.watermark, each.partitions) for each in keyed.inputs)
+        return StepSpec(keyed.keys, keyed.operator, first.watermark, _partitions(first, known), paths=paths)
+    inputs = tuple(Input(each.name, each.watermark, _partitions(each, known)) for each in keyed.inputs)
     rule = Inputs(tuple(each.name for each in inputs))
-    return StepSpec(keyed.keys, keyed.operator, rule, inputs=inputs, paths=keyed.operator_inputs)
+    return StepSpec(keyed.keys, keyed.operator, rule, inputs=inputs, paths=paths)
+
+
+def _partitions(given: StageInput, known: Mapping[int, tuple[str, ...]] | None) -> tuple[str, ...]:
+    found = () if known is None or given.scan is None else known.get(given.scan, ())
+    return (*given.partitions, *found)
 
 
 def play_group(
@@ -71,13 +81,15 @@ def play_group(
     total = counts + counts_of(stepped)
     facts = {
         "step": keyed.number,
-        "progress": progress_to_facts(stepped.progress),
+        # All key groups of a step have the same progress, so one sends it.
+        **({"progress": progress_to_facts(stepped.progress)} if group == 0 else {}),
         "counts": {keyed.name: counts_to_facts(total)},
         "output_watermark": stepped.output_watermark,
         "rows": stepped.state_rows,
         "size": stepped.size,
+        "due": stepped.due,
     }
-    return stepped.writes, [*sent, (to_deliver_from(keyed, group), Block(frames, facts))]
+    return stepped.writes, [*sent, (to_deliver_from(group), Block(frames, facts))]
 
 
 def _stepped(
@@ -90,7 +102,7 @@ def _stepped(
 ) -> Stepped:
     """Run the kernel; if Polars fails or panics, say where."""
     try:
-        return step(held, blocks, controls, spec_of(keyed))
+        return step(held, blocks, controls, spec_of(keyed, batch.partitions))
     except POLARS_FAILURE as problem:
         number = f"batch {batch.stamps[0].batch}" if batch.stamps else "this batch"
         raise StateError(

@@ -139,8 +139,7 @@ def prepare_scan(  # noqa: PLR0913 - what a task has
     for flow in scan.flows:
         timed = _with_time(run_operations(arrived.rows, flow.operations), flow)
         leaving.fail(timed.failed, flow)
-        known = batch.partitions.get(scan.number, ())
-        control = control_to_facts(_control(arrived, timed.rows, clock, flow, known))
+        control = control_to_facts(_control(arrived, timed.rows, clock, flow))
         for route in flow.routes:
             passed = run_operations(timed.rows, route.operations)
             leaving.fail(passed.failed, flow)
@@ -347,8 +346,8 @@ def _leaving(rows: pl.DataFrame, flow: Flow) -> tuple[pl.DataFrame, pl.DataFrame
     return shown.filter(pl.col(AT).is_not_null()), dead
 
 
-def _control(arrived: Arrived, rows: pl.DataFrame, clock: int, flow: Flow, known: tuple[str, ...]) -> Control:
-    """Return what this task saw of each partition, the other known partitions, and the clock of the batch."""
+def _control(arrived: Arrived, rows: pl.DataFrame, clock: int, flow: Flow) -> Control:
+    """Return what this task saw of its partitions, and the clock of the batch."""
     names = arrived.marks[PARTITION].unique().to_list()
     is_single = names == [""]
     timed = rows_advancing_watermark(rows, flow.watermark, clock)
@@ -365,8 +364,6 @@ def _control(arrived: Arrived, rows: pl.DataFrame, clock: int, flow: Flow, known
         first: Any = marks[OFFSET].min()
         count = int(records["rows"].sum())
         seen.append(Seen(str(name), count, highest.get(str(name)), ended, times=times.get(str(name), ()), first=first))
-    present = {each.partition for each in seen}
-    seen += [Seen(name) for name in known if name not in present]
     return Control(clock, tuple(seen), of=flow.name)
 
 

@@ -51,6 +51,8 @@ class Stepped:
     """Bytes of state."""
     overflow: int = 0
     """Sums in new panes that are null because they have overflowed."""
+    due: int | None = None
+    """The clock at which a batch without elements does something here; None if only elements or the watermark can."""
 
 
 def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[Control], spec: StepSpec) -> Stepped:
@@ -74,6 +76,7 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
         now.turn,
         after.size,
         played.overflow,
+        after.due_clock,
     )
 
 

@@ -1,4 +1,6 @@
-"""Compute watermarks in band: every task sends every key group control rows of what it saw of each partition.
+"""Compute watermarks in band: every task sends every key group control rows of what it saw of its partitions.
+
+Which partitions a source has is not sent by tasks: key groups take it from the facts of the batch, and store it.
 
 The fold over control rows is a pure function of the rows and the batch's clock. A replayed batch therefore finds the
 same watermark, and so does every key group. Partitions of a source and inputs of a step use the same fold; where their
@@ -7,7 +9,7 @@ rules differ, the fold matches on the rule (Watermark or Inputs).
 
 import bisect
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Final
 
 import polars as pl
@@ -137,7 +139,10 @@ def advance(before: Progress, controls: Iterable[Control], expected: Iterable[st
     """Compute the progress after a batch: update all partitions and take the minimum of their watermarks."""
     controls = list(controls)
     clock = max([before.clock, *(control.clock for control in controls)])
-    partitions = {name: PartitionProgress(heard=clock) for name in expected} | dict(before.partitions)
+    partitions = dict(before.partitions)
+    for name in expected:
+        if name not in partitions:
+            partitions[name] = PartitionProgress(heard=clock)
     for seen in _by_partition(controls):
         if seen.partition in partitions or _may_join(rule, seen):
             known = partitions.get(seen.partition, PartitionProgress(heard=clock))
@@ -294,7 +299,9 @@ def _with_idleness(rule: Rule, state: PartitionProgress, watermark: int, clock: 
     silence = rule.idle if isinstance(rule, Watermark) else None
     if silence is not None and clock > state.heard + silence.ms:
         return replace(state, idle=True, returning=False)
-    return replace(state, returning=state.returning and state.watermark < watermark)
+    if state.returning and state.watermark >= watermark:
+        return replace(state, returning=False)
+    return state
 
 
 def _combined(rule: Rule, before: Progress, partitions: Mapping[str, PartitionProgress], clock: int) -> int:
@@ -313,30 +320,67 @@ def _combined(rule: Rule, before: Progress, partitions: Mapping[str, PartitionPr
 
 def control_to_facts(control: Control) -> dict[str, Any]:
     """Convert a control row to plain values, for the facts of a block."""
-    seen = [asdict(each) for each in control.seen]
+    seen = _to_columns(control.seen, _SEEN, _SEEN_DEFAULTS) | {"partition": [each.partition for each in control.seen]}
     return {"clock": control.clock, "seen": seen, "drain": control.drain, "of": control.of}
 
 
 def control_from_facts(facts: Mapping[str, Any]) -> Control:
     """Restore a control row from the facts of a block."""
-    seen = tuple(Seen(**{**each, "times": tuple((at, many) for at, many in each["times"])}) for each in facts["seen"])
+    columns = dict(facts["seen"])
+    if "times" in columns:
+        columns["times"] = [tuple((at, many) for at, many in each) for each in columns["times"]]
+    seen = tuple(Seen(*values) for values in _from_columns(columns, _SEEN, _SEEN_DEFAULTS))
     return Control(facts["clock"], seen, facts["drain"], facts["of"])
 
 
 def progress_to_facts(progress: Progress) -> dict[str, Any]:
-    """Convert a progress to plain values, for the facts of a block."""
-    partitions = {name: asdict(each) for name, each in progress.partitions.items()}
+    """Convert a progress to plain values, for the facts of a block. Partitions are stored column by column."""
+    columns = _to_columns(list(progress.partitions.values()), _PARTITION, _PARTITION_DEFAULTS)
+    columns["names"] = list(progress.partitions)
     inputs = {name: progress_to_facts(each) for name, each in progress.inputs.items()}
-    return {"watermark": progress.watermark, "clock": progress.clock, "partitions": partitions, "inputs": inputs}
+    return {"watermark": progress.watermark, "clock": progress.clock, "columns": columns, "inputs": inputs}
 
 
 def progress_from_facts(facts: Mapping[str, Any]) -> Progress:
-    """Restore a progress from the facts of a block."""
-    partitions = {name: _partition(each) for name, each in facts["partitions"].items()}
+    """Restore a progress from the facts of a block. Before form 5 each partition was stored with the names of its
+    fields."""
     inputs = {name: progress_from_facts(each) for name, each in facts["inputs"].items()}
+    if "columns" in facts:
+        columns = dict(facts["columns"])
+        names = columns.pop("names")
+        if "lags" in columns:
+            columns["lags"] = [_lags(each) for each in columns["lags"]]
+        rows = _from_columns({"names": names, **columns}, ("names", *_PARTITION), {"names": "", **_PARTITION_DEFAULTS})
+        partitions = {name: PartitionProgress(*values) for name, *values in rows}
+    else:
+        stored = facts["partitions"].items()
+        partitions = {name: PartitionProgress(**{**each, "lags": _lags(each["lags"])}) for name, each in stored}
     return Progress(facts["watermark"], facts["clock"], partitions, inputs)
 
 
-def _partition(values: Mapping[str, Any]) -> PartitionProgress:
-    lags = tuple((when, tuple((lag, count) for lag, count in each)) for when, each in values["lags"])
-    return PartitionProgress(**{**values, "lags": lags})
+def _lags(stored: Iterable[Any]) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...]:
+    return tuple((when, tuple((lag, count) for lag, count in each)) for when, each in stored)
+
+
+def _to_columns(rows: Sequence[object], names: Sequence[str], defaults: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the fields of many rows as lists, without the fields that have their default in all rows."""
+    columns = {name: [getattr(row, name) for row in rows] for name in names}
+    return {name: column for name, column in columns.items() if any(value != defaults[name] for value in column)}
+
+
+def _from_columns(
+    columns: Mapping[str, Sequence[Any]], names: Sequence[str], defaults: Mapping[str, Any]
+) -> Iterable[tuple[Any, ...]]:
+    """Return the rows of columns; missing columns have their default."""
+    height = max((len(column) for column in columns.values()), default=0)
+    return zip(*(columns.get(name) or [defaults[name]] * height for name in names), strict=True)
+
+
+def _defaults(kind: type[Seen | PartitionProgress]) -> dict[str, Any]:
+    return {each.name: "" if each.default is MISSING else each.default for each in fields(kind)}
+
+
+_SEEN_DEFAULTS: Final = _defaults(Seen)
+_SEEN: Final = tuple(_SEEN_DEFAULTS)
+_PARTITION_DEFAULTS: Final = _defaults(PartitionProgress)
+_PARTITION: Final = tuple(_PARTITION_DEFAULTS)

@@ -152,7 +152,8 @@ class _Plan:
         if isinstance(path.origin, KeyedNode):
             return Input(step_name(self.steps.index(path.origin)), None)
         assert path.time is not None  # noqa: S101 - refuse_missing_time has checked it
-        return Input(flows[_flow_key(path)], path.time.watermark, path.origin.source.partitions)
+        source = path.origin.source
+        return Input(flows[_flow_key(path)], path.time.watermark, source.partitions, self.sources.index(source))
 
     def _level(self, node: KeyedNode) -> int:
         before = [path.origin for path in paths_into(node) if isinstance(path.origin, KeyedNode)]

@@ -78,6 +78,8 @@ class Input:
     name: str
     watermark: Watermark | Inputs | None
     partitions: tuple[str, ...] = ()
+    scan: int | None = None
+    """Number of the scan. The driver sends the partitions that its source has in each batch."""
 
 
 @dataclass(frozen=True, slots=True)

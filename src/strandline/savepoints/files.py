@@ -29,8 +29,9 @@ from strandline.kernel.watermarks import progress_from_facts, progress_to_facts
 from strandline.ports.durable_files import sync_folder
 from strandline.ports.inside_folder import is_inside
 
-FORMAT: Final = 1
-"""The version of the format that is written. All versions from 1 on can be read."""
+FORMAT: Final = 2
+"""The version of the format that is written. All versions from 1 on can be read. Version 1 had the progress of each
+partition with the names of its fields."""
 MANIFEST: Final = "manifest.json"
 GROUP: Final = "@group"
 """Column with the key group of a row."""

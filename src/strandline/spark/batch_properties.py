@@ -5,6 +5,7 @@ import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import astuple
+from functools import lru_cache
 from typing import Any, Final
 
 from pyspark import SparkContext, TaskContext
@@ -21,7 +22,7 @@ def send(context: SparkContext, batch: Batch) -> None:
     facts = {
         "clock": batch.clock,
         "horizons": {str(number): at for number, at in batch.horizons.items()},
-        "partitions": {str(number): names for number, names in batch.partitions.items()},
+        "partitions": _packed(batch.partitions),
         "files": _packed(batch.files),
         "measured": batch.measured,
         "heads": {str(number): at for number, at in batch.heads.items()},
@@ -40,26 +41,30 @@ def current_batch() -> Batch:
     """Return the facts of this task's batch; an empty batch outside of a task, or without a delivery."""
     context = TaskContext.get()
     text = None if context is None else context.getLocalProperty(_PROPERTY)
-    if text is None:
-        return Batch()
+    return Batch() if text is None else _parsed(text)
+
+
+@lru_cache(maxsize=1)
+def _parsed(text: str) -> Batch:
+    """Parse the property. All tasks and key groups of a batch have the same one."""
     facts: dict[str, Any] = json.loads(text)
-    partitions = {int(number): tuple(names) for number, names in facts["partitions"].items()}
+    partitions = {number: tuple(names) for number, names in _unpacked(facts["partitions"]).items()}
     horizons, heads = ({int(number): at for number, at in facts[name].items()} for name in ("horizons", "heads"))
     stamps = tuple(Stamp(*each) for each in facts["stamps"])
     return Batch(facts["clock"], horizons, partitions, _unpacked(facts["files"]), facts["measured"], heads, stamps)
 
 
-def _packed(files: Mapping[int, str]) -> str:
-    """Compress the paths: properties are sent with every task, and paths resemble each other."""
-    facts = json.dumps({str(number): name for number, name in files.items()})
-    return base64.b85encode(zlib.compress(facts.encode(), 1)).decode() if files else ""
+def _packed(names: Mapping[int, Any]) -> str:
+    """Compress paths and partitions: properties are sent with every task, and names resemble each other."""
+    facts = json.dumps({str(number): each for number, each in names.items()})
+    return base64.b85encode(zlib.compress(facts.encode(), 1)).decode() if names else ""
 
 
-def _unpacked(packed: str) -> dict[int, str]:
+def _unpacked(packed: str) -> dict[int, Any]:
     if not packed:
         return {}
-    facts: dict[str, str] = json.loads(zlib.decompress(base64.b85decode(packed)))
-    return {int(number): name for number, name in facts.items()}
+    facts: dict[str, Any] = json.loads(zlib.decompress(base64.b85decode(packed)))
+    return {int(number): each for number, each in facts.items()}
 
 
 def task_number() -> int:

@@ -33,7 +33,7 @@ from strandline.spark.sources.read_in_task import tasks_can_read as is_read_in_t
 from strandline.spark.sources.source_extent import Extent
 from strandline.spark.tasks.key_group_processor import Play, play_level
 from strandline.spark.tasks.prepare_task import tick_task
-from strandline.spark.translate import prepared
+from strandline.spark.translate import prepared, steps_of
 
 _GROUP: Final = "strandline-at-once"
 
@@ -111,7 +111,7 @@ def _read(scan: Scan, part: Any, stages: Stages, spark: SparkSession, writers: W
     )
     if pieces and isinstance(scan.source, SplittableSource):
         numbers = spark.range(0, len(pieces), 1, len(pieces))
-        task = pieces_task(scan, stages.by_number, pieces, scan.source.reader(part), writers)
+        task = pieces_task(scan, steps_of(scan, stages), pieces, scan.source.reader(part), writers)
         return [numbers.mapInArrow(task, CARRIER)]
     frame = scan.source.table(part, spark)
     return [] if frame is None else [prepared(scan, stages, frame, writers)]

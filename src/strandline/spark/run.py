@@ -106,12 +106,13 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
 
     A batch starts as soon as the previous one has ended, or `every` so often. With `available_now` the job reads
     what is there and ends; its windows stay open for the next run. Without data a heartbeat advances processing
-    time, for idle partitions, processing-time triggers and time to live. `failure_budget` limits the share of dead
-    letters before the job stops. `key_groups` limits the parallelism of the job for its life; the default is two a
-    core. `settings` override Strandline's own where it starts Spark. A session that is given is not changed, and a
-    program started by spark-submit gets a session of that cluster. With `start_within`, "2m", the job waits that long
-    for the services that it needs before its first batch, sinks included, and then fails. Without it a broker is waited
-    for as long as it takes, and a sink that is unreachable ends the start. `observer` receives the events of the job.
+    time, for idle partitions, processing-time triggers and time to live; it is slower while none of them waits.
+    `failure_budget` limits the share of dead letters before the job stops. `key_groups` limits the parallelism of the
+    job for its life; the default is two a core. `settings` override Strandline's own where it starts Spark. A session
+    that is given is not changed, and a program started by spark-submit gets a session of that cluster. With
+    `start_within`, "2m", the job waits that long for the services that it needs before its first batch, sinks included,
+    and then fails. Without it a broker is waited for as long as it takes, and a sink that is unreachable ends the
+    start. `observer` receives the events of the job.
 
     If all sources are bounded, the job ends by itself with every window closed. It runs as one batch if no result
     depends on arrival order, so that nothing is late; `by_arrival` keeps the arrival order. With `backfill`, history is
@@ -180,14 +181,16 @@ class _Run:
     measures: bool = False
 
     def stream(self, *, available_now: bool, seam: Seam | None = None) -> StreamingQuery:
-        drain, every, live = self.home.drain, self.heartbeat_seconds, seam is not None
+        drain, due, every, live = self.home.drain, self.home.due, self.heartbeat_seconds, seam is not None
+        # What an earlier run wrote is over.
+        due.unlink(missing_ok=True)
         # Spark starts a Python process for the heartbeat. Sources are set up at the same time.
-        ticks = BackgroundTask(lambda: heartbeat(self.session, every=every, drain=drain, live=live))
+        ticks = BackgroundTask(lambda: heartbeat(self.session, every=every, drain=drain, due=due, live=live))
         carried = translate(self.stages, self.session, ticks.result, seam=seam, writers=writers_of(self.opened))
         self.home.keep_clock()
         ranges = with_copies(self.home, self.identity.lineage)
         # No check is left that could fail, so the sinks are claimed, while Spark plans the first batch.
-        deliver = BackgroundTask(lambda: self._deliver(ranges))
+        deliver = BackgroundTask(lambda: self._deliver(ranges, due))
         writer = carried.writeStream.foreachBatch(_waiting_for(deliver))
         writer = writer.option("checkpointLocation", str(self.home.spark))
         writer = writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime=self.every)
@@ -242,10 +245,10 @@ class _Run:
     def backlog(self) -> dict[str, Any]:
         return _backlog(self.session, self.stages, self.home)
 
-    def _deliver(self, ranges: Ranges) -> Deliver:
+    def _deliver(self, ranges: Ranges, due: Path | None = None) -> Deliver:
         deliverer = Deliverer(
             self.session, self.stages, self.opened, ranges, self.identity, self.job.delivered, self.job.retry,
-            measures=self.measures, ends=self.job.ends, logs=self.logs,
+            measures=self.measures, ends=self.job.ends, logs=self.logs, due_file=due,
         )  # fmt: skip
         return _keeping_errors(deliverer, self.job)
 

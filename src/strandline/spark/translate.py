@@ -1,6 +1,6 @@
 """Translate stages into a Spark DataFrame: sources and heartbeat, then blocks by key group, level by level."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -12,7 +12,7 @@ from strandline.execution.prepare import Seam
 from strandline.execution.row_decoding import CLOCK, DECODED, MARK
 from strandline.execution.task_writes import NO_WRITERS, Writers
 from strandline.kernel.blocks.block import OWN
-from strandline.plan.stages import Flagged, Scan, Stages
+from strandline.plan.stages import Flagged, KeyedStep, Scan, Stages
 from strandline.plan.stateless_operations import FlatMap, Gather, Map, Operation, Select, Spread, Where
 from strandline.ports.codecs import REASON
 from strandline.ports.raw_records import RECORD
@@ -57,7 +57,7 @@ def _read(scan: Scan, stages: Stages, spark: SparkSession, writers: Writers, *, 
     if isinstance(scan.source, PausedSource):
         return scan.source.carried(spark)
     if not clock and tasks_can_read(scan, spark) and isinstance(scan.source, TaskReadSource) and scan.source.is_plain:
-        task = named_task(scan, stages.by_number, scan.source.by_name(), writers)
+        task = named_task(scan, steps_of(scan, stages), scan.source.by_name(), writers)
         return scan.source.names(spark).mapInArrow(task, CARRIER)
     frame = _source(scan).stream(spark)
     named = frame if clock or not isinstance(scan.source, FileListSource) else without_names(frame)
@@ -66,6 +66,12 @@ def _read(scan: Scan, stages: Stages, spark: SparkSession, writers: Writers, *, 
 
 def _source(scan: Scan) -> SparkSource:
     return scan.source  # type: ignore[return-value]
+
+
+def steps_of(scan: Scan, stages: Stages) -> Mapping[int, KeyedStep]:
+    """Return the steps that rows of a scan go to. Spark sends them to each task."""
+    targets = {route.step for flow in scan.flows for route in flow.routes}
+    return {number: step for number, step in stages.by_number.items() if number in targets}
 
 
 def prepared(scan: Scan, stages: Stages, frame: DataFrame, writers: Writers, *, clock: bool = False) -> DataFrame:
@@ -79,7 +85,7 @@ def prepared(scan: Scan, stages: Stages, frame: DataFrame, writers: Writers, *, 
     if clock:
         # The clock is the timestamp of the batch, which Spark stores in its offset log and repeats on replay.
         frame = frame.withColumn(CLOCK, F.current_timestamp())
-    return frame.mapInArrow(prepare_task(scan, stages.by_number, decoder, writers), CARRIER)
+    return frame.mapInArrow(prepare_task(scan, steps_of(scan, stages), decoder, writers), CARRIER)
 
 
 def with_native(frame: DataFrame, scan: Scan) -> DataFrame:

@@ -164,13 +164,17 @@ class Kafka:
         self, reader: Any, options: Mapping[str, str], spark: "SparkSession", only: str | None = None
     ) -> "DataFrame":
         packed = only is None and not self._has_headers and topic_blocks.is_enabled(spark)
-        block_options = topic_blocks.options(self._metadata_columns, self._largest, KEPT_OF_TOO_LARGE) if packed else {}
+        cores, columns = spark.sparkContext.defaultParallelism, self._metadata_columns
+        block_options = topic_blocks.options(columns, self._largest, KEPT_OF_TOO_LARGE, cores) if packed else {}
         for name, value in {**options, **block_options}.items():
             reader = reader.option(name, value)
         if packed:
             frame = reader.format(topic_blocks.SOURCE).load()
-            return topic_blocks.packed(frame, self._metadata_columns, cut=self._largest is not None)
+            return topic_blocks.packed(frame, columns, cut=self._largest is not None)
         frame = reader.format("kafka").load()
+        if frame.isStreaming:
+            # Each partition is a task of Spark. Merged ones cost one call of Python.
+            frame = frame.coalesce(2 * cores)
         return self._select_columns(frame if only is None else frame.where(only))
 
     @property

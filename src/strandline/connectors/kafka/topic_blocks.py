@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SOURCE: Final = "strandline.TopicBlocks"
 """The name of this Spark data source."""
-_WITH, _LARGEST, _KEPT = "strandline.with", "strandline.largest", "strandline.kept"
+_WITH, _LARGEST, _KEPT, _CORES = "strandline.with", "strandline.largest", "strandline.kept", "strandline.cores"
 
 
 def is_enabled(spark: "SparkSession") -> bool:
@@ -28,11 +28,11 @@ Known = Sequence[tuple[str, str]]
 """Metadata columns as (Spark's name, our name)."""
 
 
-def options(known: Known, largest: int | None, kept: int) -> dict[str, str]:
+def options(known: Known, largest: int | None, kept: int, cores: int) -> dict[str, str]:
     """Options of the data source: columns beside the values, the largest whole value, and how much is kept of longer
-    ones."""
+    ones. With more partitions than `cores`, a task reads several."""
     sizes = {} if largest is None else {_LARGEST: str(largest), _KEPT: str(kept)}
-    return {_WITH: ",".join(field for field, _ in known), **sizes}
+    return {_WITH: ",".join(field for field, _ in known), _CORES: str(cores), **sizes}
 
 
 def packed(frame: "DataFrame", known: Known, *, cut: bool) -> "DataFrame":

@@ -21,9 +21,10 @@ from strandline.kernel.blocks.small_frames import stacked, without
 from strandline.kernel.state.slice_rows import SHARED, WINDOWS, Store, apply_deltas, is_delta, store_of
 from strandline.kernel.watermarks import Progress, progress_from_facts, progress_to_facts
 
-FORM: Final = 4
+FORM: Final = 5
 """Version of the layout. Form 1 kept picked elements and distinct values as items beside the row of a window; form 2
-kept replaced positions inside deltas; form 3 had no side block for shared slices."""
+kept replaced positions inside deltas; form 3 had no side block for shared slices; form 4 kept the progress of each
+partition with the names of its fields."""
 INDEX: Final = "index"
 BESIDE: Final = f"{SHARED.name}:beside"
 """Place of the side block with additions to shared slices, and the name of its store in the index."""
@@ -83,6 +84,14 @@ class Index:
     def size(self) -> int:
         """Return the bytes of all slices."""
         return sum(entry.size for entry in self.entries)
+
+    @property
+    def due_clock(self) -> int | None:
+        """Return the clock at which a slice is due without further input; None if none is."""
+        entries = self.entries
+        if any(entry.due_watermark <= self.progress.watermark for entry in entries):
+            return self.progress.clock
+        return min((entry.due_clock + 1 for entry in entries if entry.due_clock is not None), default=None)
 
     @property
     def output_watermark(self) -> int:

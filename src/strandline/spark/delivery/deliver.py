@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 import polars as pl
@@ -44,6 +45,7 @@ from strandline.ports.sources import CommittingSource, FileListSource, KnownEnds
 from strandline.ports.waiting import Waits
 from strandline.redaction import logger
 from strandline.spark.batch_properties import name_jobs, send
+from strandline.spark.delivery.next_tick import next_due, write_due
 from strandline.spark.delivery.redact_dead_letters import without_secrets
 from strandline.spark.sources.log_watch import LogWatch
 from strandline.spark.tasks.partition_codes import numbered
@@ -184,8 +186,9 @@ class Deliverer:
         measures: bool = False,
         ends: Callable[[int], KnownEnds] = lambda _: KnownEnds(),
         logs: LogWatch | None = None,
+        due_file: Path | None = None,
     ) -> None:
-        self._measures, self._ends, self._logs = measures, ends, logs
+        self._measures, self._ends, self._logs, self._due_file = measures, ends, logs, due_file
         self._spark, self._stages, self._sinks = spark, stages, sinks
         self._checkpoint, self._lineage, self._listener = checkpoint, identity.lineage, listener
         self._retry = retry or Retry()
@@ -227,7 +230,7 @@ class Deliverer:
                     f"batch {batch}: {counts.missing} elements of {name} are unaccounted for", detail=str(counts)
                 )
         self._refuse_gone(batch)
-        self._steps |= gathered.steps
+        before, self._steps = self._steps, {**self._steps, **gathered.steps}
         progress, rows = self._progress(gathered), sum(step.rows for step in self._steps.values())
         outputs = [
             self._with_envelopes(gathered.output(each, progress, rows), batch) for each in range(len(self._sinks))
@@ -241,6 +244,8 @@ class Deliverer:
         self._checkpoint.note(batch, progress.watermark, watermarks, self._epochs)
         reached = self._reached(positions)
         self._listener(replace(self._delivered(batch, outputs, gathered, written, took), positions=reached))
+        if self._due_file is not None:
+            write_due(self._due_file, next_due(self._stages, gathered, self._steps, before))
         crash_point("C12")
 
     def _collect(self, frame: DataFrame, stamps: Sequence[Stamp]) -> Gathered:
@@ -380,7 +385,9 @@ def _gather(frame: DataFrame) -> Gathered:
         carried = pl.DataFrame(frame.toArrow()).select("kg", "block").rows()
     except (PySparkException, Py4JJavaError) as problem:
         raise raised_by_a_task(problem) from None
-    return gather(unpack(data, f"address {to}, output") for to, data in sorted(carried, key=lambda row: place(row[0])))
+    blocks = [(place(to), unpack(data, f"address {to}, output")) for to, data in carried]
+    # Steps share addresses, and Spark guarantees no order.
+    return gather(block for _, block in sorted(blocks, key=lambda each: (each[0], each[1].facts.get("step", -1))))
 
 
 def raised_by_a_task(problem: Exception) -> Exception:

@@ -100,6 +100,12 @@ def settings(cores: int) -> dict[str, str]:
         # Spark compacts the log of a file source now and then, and keeps replaced files for ten minutes. It lists all
         # of them with every batch.
         "spark.sql.streaming.fileSource.log.cleanupDelay": "1m",
+        # Spark packs files into tasks as if each had so many bytes more. With the default of 4 MB, a thousand small
+        # files are 31 tasks, each with a call of Python.
+        "spark.sql.files.openCostInBytes": "256k",
+        # Where records cross one by one, Spark keeps a consumer for each partition of a topic. Of more than 64, the
+        # default, it would close and open some in every batch.
+        "spark.kafka.consumer.cache.capacity": "2048",
         # Compacting reads and writes an entry for every file ever seen. The default is every tenth batch.
         "spark.sql.streaming.fileSource.log.compactInterval": "100",
         # The default manager starts a process for each log entry on a local disk, to ask about links.

@@ -1,7 +1,8 @@
 """Provide the heartbeat: an input that ticks without data, for processing time, idleness and time to live.
 
 Its offset is the number of ticks, whether the job drains, and whether history has ended. All are in Spark's offset log,
-so a repeated batch gets the same. A file beside the checkpoint requests the drain.
+so a repeated batch gets the same. A file beside the checkpoint requests the drain. Another one says when processing
+time has something to do; until then the heartbeat ticks rarely, because each tick is a whole batch.
 """
 
 import sys
@@ -22,17 +23,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _FORMAT: Final = "strandline_heartbeat"
+_RARELY: Final = 15
+"""Ticks that are left out while nothing is due. Metrics and the watermark's lag are as old as the last tick."""
 
 
-def heartbeat(spark: SparkSession, *, every: float, drain: Path, live: bool = False) -> DataFrame:
+def heartbeat(
+    spark: SparkSession, *, every: float, drain: Path, due: Path | None = None, live: bool = False
+) -> DataFrame:
     """Return a stream with a row every so many seconds, or at once when the drain file appears.
 
+    While the file `due` names a later time in milliseconds, it ticks only every 15th time.
     After a backfill the job is `live`: the first row says that history has ended.
     """
     # Spark starts processes only to ask for offsets. They get this module by value, and need not import the package.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
-    reader = spark.readStream.format(registered(spark, HeartbeatSource))
-    return reader.option("every", str(every)).option("drain", str(drain)).option("live", str(int(live))).load()
+    reader = spark.readStream.format(registered(spark, HeartbeatSource)).option("every", str(every))
+    reader = reader.option("drain", str(drain)).option("due", "" if due is None else str(due))
+    return reader.option("live", str(int(live))).load()
 
 
 class HeartbeatSource(DataSource):
@@ -47,14 +54,17 @@ class HeartbeatSource(DataSource):
 
     def streamReader(self, schema: Any) -> "HeartbeatReader":  # noqa: ARG002, N802 - Spark's name
         live = int(self.options.get("live", "0"))
-        return HeartbeatReader(float(self.options["every"]), Path(self.options["drain"]), live)
+        due = self.options.get("due", "")
+        return HeartbeatReader(
+            float(self.options["every"]), Path(self.options["drain"]), live, Path(due) if due else None
+        )
 
 
 class HeartbeatReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reports ticks since the epoch, and whether to drain."""
 
-    def __init__(self, every: float, drain: Path, live: int = 0) -> None:
-        self._every, self._drain, self._live = every, drain, live
+    def __init__(self, every: float, drain: Path, live: int = 0, due: Path | None = None) -> None:
+        self._every, self._drain, self._live, self._due = every, drain, live, due
         self._until: int | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -67,7 +77,7 @@ class HeartbeatReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:  # noqa: ARG002, N802 - Spark's name
         drained = max(start["drain"], int(self._drain.exists()))
         live = {"live": 1} if self._live else {}
-        return {"tick": max(self._tick(), start["tick"]), "drain": drained, **live}
+        return {"tick": self._next(start["tick"]), "drain": drained, **live}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         seam = (SEAM,) if end.get("live", 0) > start.get("live", 0) else ()
@@ -80,6 +90,21 @@ class HeartbeatReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         rows = [{"partition": None, "offset": 0, "value": None, "mark": mark} for mark in partition.value]
         yield pa.RecordBatch.from_pylist(rows, schema=RAW_SCHEMA)
+
+    def _next(self, last: int) -> int:
+        """Return the current tick if it is due, else the last one."""
+        tick = max(self._tick(), last)
+        if last < tick < last + _RARELY and self._until is None and not self._is_due():
+            return last
+        return tick
+
+    def _is_due(self) -> bool:
+        if self._due is None:
+            return True
+        try:
+            return time.time() * 1000 >= int(self._due.read_text())
+        except (OSError, ValueError):
+            return True
 
     def _tick(self) -> int:
         now = int(time.time() // self._every)

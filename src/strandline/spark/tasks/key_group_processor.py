@@ -51,13 +51,14 @@ class KeyGroupProcessor(StatefulProcessor):
 
 
 def play_level(steps: Steps, level: int) -> tuple[Play, Callable[[int], bool]]:
-    """Return the play function of one level, and a test whether an address belongs to the level."""
-    key_groups = {
-        address(step, group): (step, group)
-        for step in steps.values()
-        if step.level == level
-        for group in range(step.groups)
-    }
+    """Return the play function of one level, and a test whether an address belongs to the level.
+
+    Spark sends the function to each task, so it has only the steps of the level and those that they send rows to.
+    """
+    mine = [step for step in steps.values() if step.level == level]
+    key_groups = {address(step, group): (step, group) for step in mine for group in range(step.groups)}
+    targets = {route.step for step in mine for route in step.routes}
+    steps = {number: step for number, step in steps.items() if number in targets}
 
     def play(to: int, held: Mapping[str, bytes], blocks: Sequence[Block]) -> tuple[Mapping[str, bytes | None], Blocks]:
         step, group = key_groups[to]

@@ -362,7 +362,7 @@ def test_dead_letters_are_readable_by_their_owner_only(tmp_path: Path) -> None:
 def test_unsupported_folder_settings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidStep, match="files of format 'orc'"):
         sl.folder(tmp_path, format="orc")
-    with pytest.raises(InvalidStep, match="s3://lake/totals is not a file system folder"):
+    with pytest.raises(InvalidStep, match="folder is on this machine, and 's3://lake/totals' is a URL"):
         sl.folder("s3://lake/totals")
     for ask in (sl.read_manifested, sl.manifested_files, sl.compact):
         with pytest.raises(SetupError, match="has no manifest log"):

@@ -310,7 +310,8 @@ def test_topics_with_weak_replication_are_warned_of_once_except_on_loopback(capl
         topic_admin._warn("127.0.0.1:9092,localhost:9093,[::1]:9094", {"weak": weak})
         for _ in range(2):
             topic_admin._warn("broker.example:9092", {"weak": weak, "strong": strong})
-    assert [record.args[0] for record in caplog.records] == ["weak"]  # type: ignore[index]
+    (record,) = caplog.records
+    assert "weak" in record.getMessage()
 
 
 @pytest.mark.services

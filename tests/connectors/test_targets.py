@@ -53,6 +53,7 @@ def test_a_missing_folder_is_created_where_it_was_named(
     """A relative path is one of the working directory."""
     monkeypatch.chdir(tmp_path)
     targets: dict[str, Callable[[str], Any]] = {"sqlite": sl.sqlite, "folder": sl.folder, "delta": sl.delta}
+    (tmp_path / "new").mkdir()  # SQLite makes one missing folder and no more
     definition = targets[kind]("new/deeper/totals")
     sink = definition.open(Deliver(0, definition, Delivery.EXACTLY_ONCE, ("team",)))
     sink.commit(panes(pane("red", 5)), entry(sink, 0))

@@ -150,7 +150,7 @@ WORDS: Final[dict[str, Wrong]] = {
         lambda: sl.folder("out", format="json"), "files of format 'json'", "", "parquet"
     ),
     "a folder in an object store": Wrong(
-        lambda: sl.folder("s3://out"), "s3://out is not a file system folder", "", "delta"
+        lambda: sl.folder("s3://out"), "folder is on this machine, and 's3://out' is a URL", "", "without a scheme"
     ),
     "a password as text": Wrong(
         lambda: sl.postgres("t", dsn="postgresql://localhost/a", password="hunter2"),

@@ -6,7 +6,7 @@ batches, with retractions, and its state is bytes between batches.
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -16,20 +16,24 @@ from typing import Any, Final
 import duckdb
 import polars as pl
 import pytest
-from strandline.kernel.player import KernelPlayer
 
 import strandline as sl
 from strandline.errors import InvalidStep
-from strandline.kernel.blocks.block import SIGN
+from strandline.kernel.blocks.block import AT, END, OFFSET, PARTITION, SIGN, START, Block, pack, unpack
 from strandline.kernel.blocks.column_types import to_polars
+from strandline.kernel.operators import operator_of
+from strandline.kernel.step import StepSpec
+from strandline.kernel.step import step as run_step
+from strandline.kernel.watermarks import NEVER, Control, Seen
+from strandline.kernel.window.panes import TIMING
 from strandline.model.aggregates import Aggregate
-from strandline.model.elements import Element, Timestamp
+from strandline.model.elements import EPOCH, Element, Timestamp
 from strandline.model.evictors import KeepLast
-from strandline.model.panes import Accumulation, Lateness
+from strandline.model.panes import Accumulation, Emitted, Lateness, Pane, Timing
 from strandline.model.steps import WindowedStep
 from strandline.model.watermarks import BY_HAND
 from strandline.model.windows import Count as CountWindow
-from strandline.model.windows import Global, WindowKind
+from strandline.model.windows import Global, Window, WindowKind
 from strandline.plan.operators.window import WindowPlan
 from strandline.reference.player import ReferencePlayer
 
@@ -84,17 +88,47 @@ class Change:
 Batches = list[list[Change]]
 
 
-def typed(kind: pl.DataType) -> type[KernelPlayer]:
-    """Return a kernel player whose column v has this type."""
+class TypedKernel:
+    """Play a windowed step on one key group of the kernel. The column v has a type, and elements may carry a sign."""
 
-    class Typed(KernelPlayer):
-        def _frame(self, elements: Any) -> pl.DataFrame:
-            bare = [Element(each.at, each.key, {}, each.partition, each.offset) for each in elements]
-            values = pl.Series("v", [each.columns.get("v") for each in elements], kind)
-            signs = pl.Series(SIGN, [-1 if each.retraction else 1 for each in elements], pl.Int64)
-            return super()._frame(bare).with_columns(values, *([signs] if self._spec.operator.signed else []))  # type: ignore[union-attr]
+    def __init__(self, step: WindowedStep, kind: pl.DataType) -> None:
+        self._kind, self._held = kind, dict[str, bytes]()
+        self._spec = StepSpec(("key",), step, BY_HAND, ("",))
+        self._watermark = NEVER
 
-    return Typed
+    def feed(self, elements: Sequence[Element]) -> Emitted:
+        """Play one batch of elements."""
+        columns = [
+            pl.Series("key", [each.key for each in elements], pl.String),
+            pl.Series(AT, [each.at.ms for each in elements], pl.Int64),
+            pl.Series(PARTITION, [each.partition for each in elements], pl.String),
+            pl.Series(OFFSET, [each.offset for each in elements], pl.Int64),
+            pl.Series("v", [each.columns.get("v") for each in elements], self._kind),
+        ]
+        operator = operator_of(self._spec.operator, self._spec.keys)
+        if operator.takes_signs:
+            columns.append(pl.Series(SIGN, [-1 if each.retraction else 1 for each in elements], pl.Int64))
+        prepared = operator.prepare(pl.DataFrame(columns), 1, self._watermark)
+        return self._play([unpack(pack(block), "input") for block in prepared.blocks.values()])
+
+    def drain(self) -> Emitted:
+        return self._play([], drain=True)
+
+    def _play(self, blocks: Sequence[Block], *, drain: bool = False) -> Emitted:
+        stepped = run_step(self._held, blocks, [Control(0, (Seen(""),), drain=drain)], self._spec)
+        for place, data in stepped.writes.items():
+            if data is None:
+                self._held.pop(place, None)
+            else:
+                self._held[place] = data
+        self._watermark = stepped.progress.watermark
+        rows = () if stepped.rows is None else stepped.rows.iter_rows(named=True)
+        return Emitted(tuple(_pane(row) for row in rows))
+
+
+def _pane(row: Mapping[str, Any]) -> Pane:
+    window = Window(Timestamp(row[START]), Timestamp(row[END]))
+    return Pane(row["key"], window, {"x": row["x"]}, Timing(row[TIMING]), 0, 0, False, False, EPOCH)
 
 
 def takes(aggregate: Aggregate, kind: str) -> bool:
@@ -196,7 +230,7 @@ def check(kind: str, name: str, seed: int) -> None:
         (("x", aggregate),), WINDOWS[window], accumulation=how, lateness=Lateness(), signed=signed, evictor=evictor
     )
     wanted = emitted(ReferencePlayer(step, BY_HAND, partitions=("",)), batches)
-    found = emitted(typed(to_polars(kind))(step, BY_HAND, partitions=("",)), batches)
+    found = emitted(TypedKernel(step, to_polars(kind)), batches)
     near = tolerance(name, batches)
     case = f"seed {seed}, {window}, {how}, signed {signed}: {found} instead of {wanted} of {batches}"
     assert len(found) == len(wanted), case
@@ -243,7 +277,7 @@ def test_an_aggregate_over_one_batch_agrees_with_duckdb(kind: str, name: str) ->
     (wanted,) = connection.execute(f"SELECT {DUCK[name]} FROM rows").fetchone() or (None,)
     batches = [[Change(value, at) for at, value in enumerate(values)]]
     step = WindowedStep((("x", AGGREGATES[name]),), sl.tumbling("1m"), lateness=Lateness())
-    (found,) = emitted(typed(to_polars(kind))(step, BY_HAND, partitions=("",)), batches)
+    (found,) = emitted(TypedKernel(step, to_polars(kind)), batches)
     if name == "sum" and isinstance(wanted, int) and not -(2**63) <= wanted < 2**63:
         wanted = None
     assert is_same(found, wanted, tolerance(name, batches)), f"{found} instead of {wanted}"

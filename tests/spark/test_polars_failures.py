@@ -9,6 +9,7 @@ import pytest
 
 import strandline as sl
 from strandline.errors import StateError
+from strandline.execution import keyed_step
 from strandline.execution.batch import Batch
 from strandline.execution.keyed_step import play_group
 from strandline.execution.row_decoding import decode_or_refuse
@@ -19,7 +20,6 @@ from strandline.plan.compile import to_stages
 from strandline.plan.stages import Stages
 from strandline.ports.codecs import Decoded
 from strandline.ports.sinks import Stamp
-from strandline.spark.tasks import keyed_step
 from tests.plan.endpoints import PaperSink, PaperSource
 from tests.spark.by_hand import Carrier
 

@@ -35,7 +35,8 @@ class Redrive:
 
     def __post_init__(self) -> None:
         # A stored id becomes part of file names.
-        if _ID.fullmatch(str(self.id)) is None:
+        given: object = self.id  # what a file holds may have any type
+        if not isinstance(given, str) or _ID.fullmatch(given) is None:
             raise StateError(f"{str(self.id)[:100]!r} is not the id of a redrive", hint="restore the notes from a copy")
 
 

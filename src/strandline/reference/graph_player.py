@@ -240,7 +240,7 @@ class GraphPlayer:
                 row = self._row(each)
                 at = self._clock if path.time is None else _instant(row.get(path.time))
                 at = self._clock if step.operator.time is TimeDomain.PROCESSING else at
-                yield self._element(path, row, at, each.partition, each.offset)
+                yield self._element(path, row, at, each.partition, each.offset, each.retraction)
 
     def _row(self, element: Element) -> Mapping[str, Any]:
         """Return all columns of an element. A story's own inputs have the key and the time beside the columns."""

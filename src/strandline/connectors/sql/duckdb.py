@@ -194,8 +194,8 @@ class DuckDbFile:
         engine = _engine()
         try:
             found = act()
-        except (engine.OperationalError, engine.FatalException, engine.InternalException):
-            raise  # about the file or the engine
+        except (engine.OperationalError, engine.FatalException, engine.InternalException, engine.CatalogException):
+            raise  # about the file, the engine, or a table that is gone
         except engine.Error as problem:
             raise Refusal(_first_line(problem)) from None
         self._done.append(act)

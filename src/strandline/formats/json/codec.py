@@ -1,7 +1,5 @@
 """Decode and encode JSON records in whole batches; invalid records become dead letters one by one."""
 
-import json as stdlib_json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -9,14 +7,13 @@ from typing import Final
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from pyarrow import json as arrow_json
 
 from strandline.errors import InvalidStep, SinkError
+from strandline.formats.json.parse_objects import read_objects
 from strandline.formats.registry.client import Registry
 from strandline.formats.registry.confluent_wire import HEAD, by_schema, schema_of
 from strandline.formats.registry.subjects import Kind
 from strandline.formats.schema import ddl_of, parse_ddl, types_of
-from strandline.formats.text import texts_of
 from strandline.formats.time_parsing import days, instants, out_of_range
 from strandline.formats.undecodable_records import (
     LARGEST,
@@ -26,14 +23,10 @@ from strandline.formats.undecodable_records import (
     refuse_bad_limit,
     to_decoded,
 )
-from strandline.formats.varints import NOT_UTF8
 from strandline.ports.codecs import RAW, Decoded, Masked
 from strandline.ports.dead_letter_masking import mask_json
 
-_SPACE: Final = " \t\r\n"
-_BYTE_ORDER_MARK: Final = "\ufeff"
 _OUT_OF_RANGE: Final = "a number or a time out of the range of its type"
-_NULL_AFTER_OBJECT: Final = re.compile(r"\}[ \t\r\n]*null")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +61,8 @@ class Json:
         good, found, wrong = read_objects(values, _as_written(schema))
         rows = _parse_times(found, schema)
         out = out_of_range(rows, schema)
-        problems |= {int(places[at]): DecodeProblem(why) for at, why in wrong.items()}
+        found_problems = {why: DecodeProblem(why) for why in wrong.values()}
+        problems |= {int(places[at]): found_problems[why] for at, why in wrong.items()}
         problems |= {int(places[good[at]]): DecodeProblem(_OUT_OF_RANGE) for at in out.arg_true()}
         if out.any():
             rows, good = rows.filter(~out), good[~out.to_numpy()]
@@ -150,84 +144,3 @@ def _parse_times(table: pa.Table, schema: pa.Schema) -> pl.DataFrame:
         *(instants(frame[name]) for name in times),
         *(days(frame[name]) for name in dates),
     )
-
-
-def read_objects(values: pl.Series, schema: pa.Schema) -> tuple[Places, pa.Table, dict[int, str]]:
-    """The positions of the decodable records, their columns, and an error for each of the others."""
-    lines, closed = _lines(texts_of(values))
-    problems = _find_problems(lines, closed)
-    places = np.arange(len(lines))
-    if problems:
-        places = np.delete(places, list(problems))
-        lines = lines[places]
-    good: list[Places] = [np.empty(0, np.int64)]
-    tables: list[pa.Table] = []
-    _parse_bisecting(lines, places, schema, good, tables, problems)
-    table = pa.concat_tables(tables) if tables else schema.empty_table()
-    return np.concatenate(good), table, problems
-
-
-def _lines(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Trim the text around each object, and check that it opens and closes an object; usually no text needs
-    trimming."""
-    closed = _closed(texts)
-    if closed.all():
-        return texts, closed
-    lines = texts.str.strip_prefix(_BYTE_ORDER_MARK).str.strip_chars(_SPACE)
-    return lines, _closed(lines)
-
-
-def _closed(texts: pl.Series) -> pl.Series:
-    return texts.str.starts_with("{") & texts.str.ends_with("}")
-
-
-def _find_problems(lines: pl.Series, closed: pl.Series) -> dict[int, str]:
-    """Report obvious errors, so that no record's text can run into the next one."""
-    found = dict.fromkeys(lines.is_null().arg_true(), NOT_UTF8)
-    for place in (~closed).fill_null(value=False).arg_true():
-        found[place] = "not a JSON object" if lines[place] else "an empty record"
-    # Arrow's parser crashes the process on a null in place of an object; inside a string null is harmless.
-    for place in (lines.str.contains("null", literal=True) & closed).fill_null(value=False).arg_true():
-        if not _NULL_AFTER_OBJECT.search(lines[place]):
-            continue
-        try:
-            stdlib_json.loads(lines[place])
-        except (ValueError, RecursionError) as problem:
-            found[place] = str(problem)
-    return found
-
-
-def _parse_bisecting(
-    lines: pl.Series,
-    places: Places,
-    schema: pa.Schema,
-    good: list[Places],
-    tables: list[pa.Table],
-    problems: dict[int, str],
-) -> None:
-    """Parse all lines at once; on failure parse each half on its own, down to the invalid records."""
-    if not len(places):
-        return
-    try:
-        tables.append(_parse(lines, schema))
-        good.append(places)
-    except (pa.ArrowInvalid, ValueError) as problem:
-        if len(places) == 1:
-            problems[int(places[0])] = str(problem)
-            return
-        middle = len(places) // 2
-        for half in (slice(0, middle), slice(middle, None)):
-            _parse_bisecting(lines[half], places[half], schema, good, tables, problems)
-
-
-def _parse(lines: pl.Series, schema: pa.Schema) -> pa.Table:
-    parsing = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    # A block must hold the longest record, and a single block keeps the parser from starting threads. The text ends
-    # with a newline, so that a record of several lines is not cut at its last one.
-    joined = pl.concat([lines, pl.Series([""])]).str.join("\n")
-    text = joined.to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()[2]
-    reading = arrow_json.ReadOptions(use_threads=False, block_size=max(len(text) + 1, 1024))
-    table = arrow_json.read_json(pa.BufferReader(text), reading, parsing)
-    if table.num_rows != len(lines):
-        raise ValueError("more than one JSON object in a record")
-    return table

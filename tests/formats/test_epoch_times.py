@@ -115,7 +115,7 @@ def test_unknown_columns_and_units_are_refused_when_the_pipeline_is_built(
 )
 def test_times_survive_a_round_trip_cut_to_their_unit(format_: Any, unit: str, found: list[datetime | None]) -> None:
     form = format_(DDL, times={"at": unit})
-    shape = {"team": pl.String, "at": pl.Datetime("us", "UTC")}
+    shape: dict[str, Any] = {"team": pl.String, "at": pl.Datetime("us", "UTC")}
     rows = pl.DataFrame({"team": ["red"] * len(found), "at": found}, schema=shape)
     decoded = form.decode(raw(list(form.encode(rows))))
     assert decoded.dead.is_empty()

@@ -67,9 +67,9 @@ def find_type_errors(lines: pl.Series, schema: pa.Schema, error_of: Callable[[st
     found: dict[int, str] = {}
     for place, line in enumerate(lines):
         try:
-            pairs, end = _scan(line, 0)
+            pairs, end = _parse(line)
             shape = tuple([(name, leaf(type(each)) or _shape(each)) for name, each in pairs if name in columns])
-        except (ValueError, RecursionError, StopIteration):
+        except (ValueError, RecursionError):
             continue
         if end != len(line):
             continue
@@ -171,6 +171,6 @@ def _refuse_constant(text: str) -> NoReturn:
 
 
 # Objects are tuples of pairs; numbers whose text matters are texts.
-_scan: Final = json.JSONDecoder(
+_parse: Final = json.JSONDecoder(
     object_pairs_hook=tuple, parse_int=_whole, parse_float=_fraction, parse_constant=_refuse_constant
-).scan_once
+).raw_decode

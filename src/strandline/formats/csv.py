@@ -2,16 +2,26 @@
 
 import csv as stdlib_csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from strandline.errors import InvalidStep
+from strandline.formats.epoch_times import (
+    Times,
+    epoch_hint,
+    from_epoch,
+    number_type,
+    refuse_bad_times,
+    times_of,
+    to_epoch,
+)
 from strandline.formats.schema import ddl_of, parse_ddl, types_of
 from strandline.formats.text import texts_of
 from strandline.formats.time_parsing import days, instants, out_of_range
@@ -22,6 +32,7 @@ from strandline.ports.codecs import RAW, Decoded, Masked
 from strandline.ports.dead_letter_masking import HIDDEN
 
 _BYTE_ORDER_MARK: Final = "\ufeff"
+_NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _TRUE_OR_FALSE: Final = {"true": True, "false": False}
 
 
@@ -32,6 +43,8 @@ class Csv:
     ddl: str
     delimiter: str = ","
     largest: int = LARGEST
+    times: Times = ()
+    """Columns of timestamps that are numbers since 1970, with their units."""
 
     def __post_init__(self) -> None:
         refuse_bad_limit(self.largest)
@@ -40,6 +53,13 @@ class Csv:
         for field in parse_ddl(self.ddl):
             if pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
                 raise InvalidStep(f"the column {field.name!r} cannot be read from CSV as {ddl_of(field.type)}")
+        refuse_bad_times(self.times, parse_ddl(self.ddl))
+
+    @property
+    def definition(self) -> Mapping[str, Any]:
+        """The fields that checkpoints store. Without times they are those of earlier versions."""
+        known = {"ddl": self.ddl, "delimiter": self.delimiter, "largest": self.largest}
+        return known | ({"times": self.times} if self.times else {})
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -69,7 +89,7 @@ class Csv:
             except (ValueError, stdlib_csv.Error) as problem:
                 problems[place] = DecodeProblem(str(problem))
         quoted = pl.Series(found, dtype=pl.List(pl.String))
-        rows, wrong = _typed(pl.concat([easy, quoted]), schema)
+        rows, wrong = _typed(pl.concat([easy, quoted]), schema, dict(self.times))
         problems |= {good[at]: DecodeProblem(why) for at, why in wrong.items()}
         if wrong:
             fine = [at for at in range(len(good)) if at not in wrong]
@@ -108,26 +128,29 @@ class Csv:
 
     def encode(self, rows: pl.DataFrame) -> pl.Series:
         """Encode each row as a line without its line end."""
-        found = [self._line([_to_text(each) for each in row]) for row in rows.select(self.columns).iter_rows()]
+        rows = rows.select(self.columns).with_columns(to_epoch(name, unit) for name, unit in self.times)
+        found = [self._line([_to_text(each) for each in row]) for row in rows.iter_rows()]
         return pl.Series(found, dtype=pl.Binary)
 
 
 @checked
-def csv(ddl: str, *, delimiter: str = ",", largest: int = LARGEST) -> Csv:
-    """Read CSV records with these columns, in this order: `csv("team string, score long, at timestamp")`."""
-    return Csv(ddl, delimiter, largest)
+def csv(ddl: str, *, delimiter: str = ",", largest: int = LARGEST, times: Mapping[str, str] | None = None) -> Csv:
+    """Read CSV records with these columns, in this order: `csv("team string, at timestamp", times={"at": "ms"})`."""
+    return Csv(ddl, delimiter, largest, times_of(times))
 
 
-def _typed(lines: pl.Series, schema: pa.Schema) -> tuple[pl.DataFrame, dict[int, str]]:
+def _typed(lines: pl.Series, schema: pa.Schema, units: Mapping[str, str]) -> tuple[pl.DataFrame, dict[int, str]]:
     shape = pl.Schema(schema)
     found: dict[str, pl.Series] = {}
     wrong: dict[int, str] = {}
     for place, field in enumerate(schema):
         texts = lines.list.get(place).alias(field.name)
         texts = texts.set(texts == "", None)
-        read = _read(texts, field.type, shape[field.name])
+        unit = units.get(field.name)
+        read = _read(texts, field.type, shape[field.name]) if unit is None else _read_epoch(texts, unit)
         for at in (read.is_null() & texts.is_not_null()).arg_true():
-            wrong.setdefault(at, f"{field.name}: {texts[at]!r} is no {ddl_of(field.type)}")
+            hint = epoch_hint(field.name) if unit is None and _is_number_for_time(texts[at], field.type) else ""
+            wrong.setdefault(at, f"{field.name}: {texts[at]!r} is no {ddl_of(field.type)}{hint}")
         found[field.name] = read
     rows = pl.DataFrame(found, schema=shape)
     for at in out_of_range(rows, schema).arg_true():
@@ -147,6 +170,15 @@ def _read(texts: pl.Series, kind: pa.DataType, shape: pl.DataType) -> pl.Series:
     if pa.types.is_decimal(kind):
         return pl.Series(texts.name, [_decimal(each, kind) for each in texts], shape)
     return texts.cast(shape, strict=False)
+
+
+def _read_epoch(texts: pl.Series, unit: str) -> pl.Series:
+    kind = pl.Float64 if pa.types.is_floating(number_type(unit)) else pl.Int64
+    return from_epoch(texts.cast(kind, strict=False), unit)
+
+
+def _is_number_for_time(text: str, kind: pa.DataType) -> bool:
+    return ddl_of(kind) == "timestamp" and _NUMBER.fullmatch(text) is not None
 
 
 def _decimal(text: str | None, kind: pa.DataType) -> Decimal | None:

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from strandline.errors import InvalidStep
-from strandline.formats.json.codec import read_objects
+from strandline.formats.json.parse_objects import read_objects
 from strandline.formats.schema import ddl_of, parse_ddl, types_of
 from strandline.formats.time_parsing import days, instants, out_of_range
 from strandline.formats.undecodable_records import LARGEST, DecodeProblem, check_sizes, dead_letters, refuse_bad_limit

@@ -15,10 +15,13 @@ def instants(texts: pl.Series) -> pl.Series:
     """Parse each text by the first format that fits it. One inferred format would make a value depend on its
     neighbours."""
     found = _read(texts, _TIMES[0])
+    missing = (found.is_null() & texts.is_not_null()).arg_true()
     for format_ in _TIMES[1:]:
-        if found.null_count() == texts.null_count():
+        if missing.is_empty():
             break
-        found = found.zip_with(found.is_not_null(), _read(texts, format_))
+        again = _read(texts[missing], format_)
+        found = found.scatter(missing, again)
+        missing = missing.filter(again.is_null())
     return found
 
 

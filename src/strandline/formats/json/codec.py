@@ -1,22 +1,28 @@
 """Decode and encode JSON records in whole batches; invalid records become dead letters one by one."""
 
-import json as stdlib_json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from pyarrow import json as arrow_json
 
 from strandline.errors import InvalidStep, SinkError
+from strandline.formats.epoch_times import (
+    Times,
+    epoch_hint,
+    from_epoch,
+    number_type,
+    refuse_bad_times,
+    times_of,
+    to_epoch,
+)
+from strandline.formats.json.parse_objects import read_objects
 from strandline.formats.registry.client import Registry
 from strandline.formats.registry.confluent_wire import HEAD, by_schema, schema_of
 from strandline.formats.registry.subjects import Kind
 from strandline.formats.schema import ddl_of, parse_ddl, types_of
-from strandline.formats.text import texts_of
 from strandline.formats.time_parsing import days, instants, out_of_range
 from strandline.formats.undecodable_records import (
     LARGEST,
@@ -26,15 +32,12 @@ from strandline.formats.undecodable_records import (
     refuse_bad_limit,
     to_decoded,
 )
-from strandline.formats.varints import NOT_UTF8
 from strandline.model.arguments import checked
 from strandline.ports.codecs import RAW, Decoded, Masked
 from strandline.ports.dead_letter_masking import mask_json
 
-_SPACE: Final = " \t\r\n"
-_BYTE_ORDER_MARK: Final = "\ufeff"
+_NUMBER_FOR_TEXT: Final = "JSON parse error: Column(/{}) changed from string to number in row 0"
 _OUT_OF_RANGE: Final = "a number or a time out of the range of its type"
-_NULL_AFTER_OBJECT: Final = re.compile(r"\}[ \t\r\n]*null")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +48,21 @@ class Json:
     registry: Registry | None = None
     """Registry for records that carry the id of a JSON Schema. The columns are those of the DDL regardless."""
     largest: int = LARGEST
+    times: Times = ()
+    """Columns of timestamps that are numbers since 1970, with their units."""
 
     def __post_init__(self) -> None:
         refuse_bad_limit(self.largest)
-        for field in parse_ddl(self.ddl):
+        schema = parse_ddl(self.ddl)
+        for field in schema:
             _refuse_unreadable(field.type, field.name, top=True)
+        refuse_bad_times(self.times, schema)
+
+    @property
+    def definition(self) -> Mapping[str, Any]:
+        """The fields that checkpoints store. Without times they are those of earlier versions."""
+        known = {"ddl": self.ddl, "registry": self.registry, "largest": self.largest}
+        return known | ({"times": self.times} if self.times else {})
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -66,14 +79,37 @@ class Json:
         checked = check_sizes(raw, self.largest)
         problems = dict(checked.problems)
         places, values = self._strip_ids(checked.full, raw[RAW][checked.full], problems)
-        good, found, wrong = read_objects(values, _as_written(schema))
-        rows = _parse_times(found, schema)
+        good, found, wrong = read_objects(values, self._as_written(schema))
+        rows = self._parse_times(found, schema)
         out = out_of_range(rows, schema)
-        problems |= {int(places[at]): DecodeProblem(why) for at, why in wrong.items()}
+        hints = self._hints(schema)
+        by_error = {why: DecodeProblem(why + hints.get(why, "")) for why in wrong.values()}
+        problems |= {int(places[at]): by_error[why] for at, why in wrong.items()}
         problems |= {int(places[good[at]]): DecodeProblem(_OUT_OF_RANGE) for at in out.arg_true()}
         if out.any():
             rows, good = rows.filter(~out), good[~out.to_numpy()]
         return to_decoded(raw, places[good], rows, checked.empty, problems)
+
+    def _as_written(self, schema: pa.Schema) -> pa.Schema:
+        """Declare times as texts or numbers; they are converted afterwards."""
+        units = dict(self.times)
+        texts = [pa.field(f.name, pa.string() if pa.types.is_temporal(f.type) else f.type) for f in schema]
+        return pa.schema([pa.field(f.name, number_type(units[f.name])) if f.name in units else f for f in texts])
+
+    def _parse_times(self, table: pa.Table, schema: pa.Schema) -> pl.DataFrame:
+        frame, units = pl.DataFrame(table), dict(self.times)
+        times = [f.name for f in schema if pa.types.is_timestamp(f.type) and f.name not in units]
+        dates = [field.name for field in schema if pa.types.is_date(field.type)]
+        return frame.with_columns(
+            *(instants(frame[name]) for name in times),
+            *(from_epoch(frame[name], unit) for name, unit in self.times),
+            *(days(frame[name]) for name in dates),
+        )
+
+    def _hints(self, schema: pa.Schema) -> Mapping[str, str]:
+        """For errors of numbers in columns of timestamps: how to declare the numbers."""
+        times = [field.name for field in schema if ddl_of(field.type) == "timestamp"]
+        return {_NUMBER_FOR_TEXT.format(name): epoch_hint(name) for name in times}
 
     def _strip_ids(
         self, places: Places, values: pl.Series, problems: dict[int, DecodeProblem]
@@ -100,9 +136,12 @@ class Json:
         return None if found is None else Masked(head + found.value, found.hidden)
 
     def encode(self, rows: pl.DataFrame) -> pl.Series:
-        """Encode each row as a JSON object; times in ISO 8601, in UTC."""
-        schema = parse_ddl(self.ddl)
-        texts = [pl.col(field.name).pipe(_to_text, field.type) for field in schema]
+        """Encode each row as a JSON object; times in ISO 8601, in UTC, or as numbers where declared."""
+        schema, units = parse_ddl(self.ddl), dict(self.times)
+        texts = [
+            to_epoch(f.name, units[f.name]) if f.name in units else pl.col(f.name).pipe(_to_text, f.type)
+            for f in schema
+        ]
         try:
             found = rows.select(self.columns).select(texts).write_ndjson()
         except pl.exceptions.PolarsError as problem:
@@ -111,9 +150,15 @@ class Json:
 
 
 @checked
-def json(ddl: str, *, registry: Registry | None = None, largest: int = LARGEST) -> Json:
-    """Read JSON records with these columns: `json("team string, score long, at timestamp")`."""
-    return Json(ddl, registry, largest)
+def json(
+    ddl: str,
+    *,
+    registry: Registry | None = None,
+    largest: int = LARGEST,
+    times: Mapping[str, str] | None = None,
+) -> Json:
+    """Read JSON records with these columns: `json("team string, at timestamp", times={"at": "ms"})`."""
+    return Json(ddl, registry, largest, times_of(times))
 
 
 def _refuse_unreadable(kind: pa.DataType, name: str, *, top: bool = False) -> None:
@@ -143,99 +188,3 @@ def _to_text(column: pl.Expr, kind: pa.DataType) -> pl.Expr:
     if pa.types.is_decimal(kind):
         return column.cast(pl.String)
     return column
-
-
-def _as_written(schema: pa.Schema) -> pa.Schema:
-    """Declare times as strings; they are parsed afterwards, each on its own."""
-    return pa.schema([pa.field(f.name, pa.string() if pa.types.is_temporal(f.type) else f.type) for f in schema])
-
-
-def _parse_times(table: pa.Table, schema: pa.Schema) -> pl.DataFrame:
-    frame = pl.DataFrame(table)
-    times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
-    dates = [field.name for field in schema if pa.types.is_date(field.type)]
-    return frame.with_columns(
-        *(instants(frame[name]) for name in times),
-        *(days(frame[name]) for name in dates),
-    )
-
-
-def read_objects(values: pl.Series, schema: pa.Schema) -> tuple[Places, pa.Table, dict[int, str]]:
-    """The positions of the decodable records, their columns, and an error for each of the others."""
-    lines, closed = _lines(texts_of(values))
-    problems = _find_problems(lines, closed)
-    places = np.arange(len(lines))
-    if problems:
-        places = np.delete(places, list(problems))
-        lines = lines[places]
-    good: list[Places] = [np.empty(0, np.int64)]
-    tables: list[pa.Table] = []
-    _parse_bisecting(lines, places, schema, good, tables, problems)
-    table = pa.concat_tables(tables) if tables else schema.empty_table()
-    return np.concatenate(good), table, problems
-
-
-def _lines(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Trim the text around each object, and check that it opens and closes an object; usually no text needs
-    trimming."""
-    closed = _closed(texts)
-    if closed.all():
-        return texts, closed
-    lines = texts.str.strip_prefix(_BYTE_ORDER_MARK).str.strip_chars(_SPACE)
-    return lines, _closed(lines)
-
-
-def _closed(texts: pl.Series) -> pl.Series:
-    return texts.str.starts_with("{") & texts.str.ends_with("}")
-
-
-def _find_problems(lines: pl.Series, closed: pl.Series) -> dict[int, str]:
-    """Report obvious errors, so that no record's text can run into the next one."""
-    found = dict.fromkeys(lines.is_null().arg_true(), NOT_UTF8)
-    for place in (~closed).fill_null(value=False).arg_true():
-        found[place] = "not a JSON object" if lines[place] else "an empty record"
-    # Arrow's parser crashes the process on a null in place of an object; inside a string null is harmless.
-    for place in (lines.str.contains("null", literal=True) & closed).fill_null(value=False).arg_true():
-        if not _NULL_AFTER_OBJECT.search(lines[place]):
-            continue
-        try:
-            stdlib_json.loads(lines[place])
-        except (ValueError, RecursionError) as problem:
-            found[place] = str(problem)
-    return found
-
-
-def _parse_bisecting(
-    lines: pl.Series,
-    places: Places,
-    schema: pa.Schema,
-    good: list[Places],
-    tables: list[pa.Table],
-    problems: dict[int, str],
-) -> None:
-    """Parse all lines at once; on failure parse each half on its own, down to the invalid records."""
-    if not len(places):
-        return
-    try:
-        tables.append(_parse(lines, schema))
-        good.append(places)
-    except (pa.ArrowInvalid, ValueError) as problem:
-        if len(places) == 1:
-            problems[int(places[0])] = str(problem)
-            return
-        middle = len(places) // 2
-        for half in (slice(0, middle), slice(middle, None)):
-            _parse_bisecting(lines[half], places[half], schema, good, tables, problems)
-
-
-def _parse(lines: pl.Series, schema: pa.Schema) -> pa.Table:
-    parsing = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    # A block must hold the longest record, and a single block keeps the parser from starting threads. The text ends
-    # with a newline, so that a record of several lines is not cut at its last one.
-    joined = pl.concat([lines, pl.Series([""])]).str.join("\n")
-    text = joined.to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()[2]
-    reading = arrow_json.ReadOptions(use_threads=False, block_size=max(len(text) + 1, 1024))
-    table = arrow_json.read_json(pa.BufferReader(text), reading, parsing)
-    if table.num_rows != len(lines):
-        raise ValueError("more than one JSON object in a record")
-    return table

@@ -1,7 +1,7 @@
 """Mask secrets in texts before they reach a terminal, a log, a stored text or another program, and escape control
 characters for terminals and logs.
 
-Two kinds are masked: values that `Secret.reveal` has read in this process, in every spelling in which a library may
+Two kinds are masked: values that `Secret.reveal` has read in this process, in every encoding in which a library may
 repeat them, and whatever stands where a password or a token stands in a URL, a connection string or a header.
 """
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import strandline as sl
-from strandline.errors import InvalidStep
+from strandline.errors import PlanError
 from strandline.formats.csv import Csv
 from strandline.formats.json.codec import Json
 from strandline.plan.nodes import to_plain
@@ -104,7 +104,7 @@ def test_columns_without_a_unit_are_texts() -> None:
 def test_unknown_columns_and_units_are_refused_when_the_pipeline_is_built(
     format_: Any, times: Any, problem: str
 ) -> None:
-    with pytest.raises(InvalidStep, match=problem):
+    with pytest.raises(PlanError, match=problem):
         format_(DDL, times=times)
 
 

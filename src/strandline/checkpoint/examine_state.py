@@ -1,8 +1,8 @@
 """Examine the state store: whether Spark can load the state of the last batch, or of the batch before.
 
-If the state of the previous batch is whole, that of the last one can be rebuilt: the batch is repeated with the same
-range, and sinks that hold it skip it by their ledgers. Going back two batches is not safe, because Spark would plan the
-later one anew.
+If the state of the previous batch is complete, that of the last batch can be rebuilt: Spark repeats the batch with the
+same range, and sinks that have the batch in their ledger skip it. Going back two batches is not safe: Spark would
+choose a new range for the later one.
 """
 
 import json
@@ -62,7 +62,7 @@ def _one_back(look: Examination, version: int, *, committed: bool) -> tuple[Acti
     before, offsets = look.spark / "commits" / str(version - 1), look.spark / "offsets"
     if committed:
         return tuple(look.move(before))
-    # The next batch is planned already, and would be planned anew. Only safe if no sink has seen it.
+    # The next batch has a range already, and Spark would choose another one. Only safe if no sink has seen the batch.
     if not is_unseen(look, version) or (version > 1 and not (offsets / str(version - 2)).exists()):
         return None
     return tuple(look.move(offsets / str(version), before))

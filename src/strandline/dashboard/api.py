@@ -1,4 +1,4 @@
-"""Define the API routes: each takes checked parameters and returns a value of `api_types`; errors are values too."""
+"""Define the API routes: handlers take checked parameters and return values of `api_types`; errors become `Problem`."""
 
 import json
 import time
@@ -276,7 +276,7 @@ def _problem(status: int, error: str, detail: str = "", hint: str = "") -> Respo
 
 
 def _until(jobs: Jobs, id_: str) -> int:
-    """The time up to which a job is shown; that of its last batch once it ended."""
+    """Return the time up to which a job is shown: now, or the time of its last batch if it has ended."""
     job = jobs.job(id_)
     alive = job.view is not None and job.view.state.is_alive
     return _now() if alive or job.latest is None else job.latest.at

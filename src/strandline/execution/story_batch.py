@@ -1,4 +1,4 @@
-"""Prepare one batch of a story: its rows by scan, and what it says of partitions, as blocks for key groups."""
+"""Prepare one batch of a story: pack its rows by scan and its reports about partitions as blocks for key groups."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -47,11 +47,11 @@ class StagesPlayer(ABC):
 
     def __init__(self, pipeline: StoryPipeline) -> None:
         self._pipeline, self._stages = pipeline, pipeline.stages
-        self._hidden = HIDDEN if pipeline.is_spelled else ()
+        self._hidden = HIDDEN if pipeline.is_inline else ()
         self._scans = {pipeline.input_name(scan.source): scan for scan in self._stages.scans}
         # Partitions of a story's own inputs are told apart even if it names none from the start.
         alone = (scan.number for scan in self._stages.scans if scan.source.partitions == ("",))
-        self._alone = frozenset[int]() if pipeline.is_spelled else frozenset(alone)
+        self._alone = frozenset[int]() if pipeline.is_inline else frozenset(alone)
         self._clock = EPOCH.ms
         self._known_columns: dict[str, dict[str, None]] = {}
         self._key_types: dict[str, pl.DataType] = {}
@@ -131,18 +131,18 @@ class StagesPlayer(ABC):
             OFFSET: pl.Series([each.offset for each in elements], dtype=pl.Int64),
             RAW: pl.Series([self._record(each) for each in elements], dtype=pl.Binary),
         }
-        if not self._pipeline.is_spelled:
+        if not self._pipeline.is_inline:
             kinds = {name: to_polars(kind) for name, kind in scan.source.types.items()}
             rows = [[_in_frame(each.columns.get(name)) for name in kinds] for each in elements]
             return pl.DataFrame(rows, schema=kinds, orient="row").with_columns(**places)
-        return self._spelled_frame(scan, elements).with_columns(**places)
+        return self._inline_frame(scan, elements).with_columns(**places)
 
     def _record(self, element: Element) -> bytes:
         """Return the record of an element, which a dead letter carries."""
-        record = {KEY: element.key, **element.columns} if self._pipeline.is_spelled else element.columns
+        record = {KEY: element.key, **element.columns} if self._pipeline.is_inline else element.columns
         return json.dumps(record, default=str).encode()
 
-    def _spelled_frame(self, scan: Scan, elements: Sequence[Element]) -> pl.DataFrame:
+    def _inline_frame(self, scan: Scan, elements: Sequence[Element]) -> pl.DataFrame:
         """Return elements of a story's own input as columns; a column that a batch lacks is null."""
         name = scan.source.name
         known = self._known_columns.setdefault(name, self._columns_read(scan))
@@ -245,7 +245,7 @@ class StagesPlayer(ABC):
         step, each = next((step, each) for step in self._stages.steps for each in step.inputs if each.name == flow)
         progress = self._step(step.number).progress
         progress = progress if len(step.inputs) == 1 else progress.inputs.get(flow, Progress())
-        usual = each.partitions if self._pipeline.is_spelled else each.partitions or ("",)
+        usual = each.partitions if self._pipeline.is_inline else each.partitions or ("",)
         return dict.fromkeys(usual, PartitionProgress()) | dict(progress.partitions)
 
     def _some(self, flow: str, name: str | None) -> list[str]:

@@ -21,7 +21,7 @@ _GROUP: Final = "@group"
 def export(groups: Iterable[Mapping[str, bytes]]) -> Exported:
     """Collect the frames of all key groups of a step from their blocks.
 
-    Names of frames get the name of their store as a prefix, except in the first store.
+    The name of a frame is prefixed with the name of its store, except in the window store or if both names are equal.
     """
     found: dict[str, list[pl.DataFrame]] = {}
     known: list[Index] = []

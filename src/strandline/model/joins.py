@@ -14,11 +14,11 @@ RIGHT: Final = "right"
 
 
 class How(StrEnum):
-    """Which rows a join emits besides pairs."""
+    """Join types: which rows a join emits."""
 
     INNER = "inner"
     LEFT = "left"
-    """Left rows without a partner, with nulls for the right columns."""
+    """Pairs, and left rows without a partner, with nulls for the right columns."""
     RIGHT = "right"
     FULL = "full"
     SEMI = "semi"
@@ -39,11 +39,11 @@ class IntervalJoin:
     upper: Duration
     how: How = How.INNER
     lateness: Duration = ZERO
-    """How far behind the watermark a row may be and is still joined."""
+    """A row that is less than this behind the watermark is still joined."""
     condition: Expression | None = None
-    """A condition on a pair, over the columns of the result."""
+    """A condition on a pair, over the columns of both rows under their names in the result."""
     renamed: tuple[tuple[str, str], ...] = ()
-    """Right columns that have another name in the result, because the left stream has that name too."""
+    """Right columns that are renamed in the result, because the left stream has a column of that name."""
     columns: tuple[tuple[str, str, str | None], ...] = ()
     """The columns of the result besides the key: role of their input, name in the result, type in DDL if known."""
 
@@ -65,7 +65,7 @@ class IntervalJoin:
         return self.how not in (How.SEMI, How.ANTI)
 
     def pads(self, role: str) -> bool:
-        """Tell whether rows of an input are emitted when they end without a partner."""
+        """Tell whether rows of an input are emitted when they end without a partner, with nulls for the other side."""
         if role == LEFT:
             return self.how in (How.LEFT, How.FULL, How.ANTI)
         return self.how in (How.RIGHT, How.FULL)

@@ -58,7 +58,7 @@ def interval_join(  # noqa: PLR0913 - the options of a join
     suffix: str,
     late: Sink | None,
 ) -> KeyedNode:
-    """Return the node of an interval join."""
+    """Check the options of an interval join and return its node."""
     if before is None and after is None:
         raise InvalidStep("a join needs an interval", hint='as in within(before="10m"), or within(before="0s")')
     for role, node in ((LEFT, left), (RIGHT, right)):
@@ -90,7 +90,7 @@ def _how(given: How | str) -> How:
 def _result(
     left: Node, right: Node, keys: JoinedKeys, suffix: str
 ) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str, str | None], ...]]:
-    """Return the right columns that get another name, and the columns of the result besides the keys."""
+    """Return the new names of right columns, and the columns of the result except the keys."""
     own = {name: kind for name, kind in left.columns.items() if name not in keys.left}
     other = {name: kind for name, kind in right.columns.items() if name not in keys.right}
     renamed = {name: f"{name}{suffix}" for name in other if name in own or name in keys.left}

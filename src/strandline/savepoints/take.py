@@ -76,7 +76,7 @@ def _written(spark: SparkSession, frozen: Checkpoint, draft: Draft, batch: int |
 
 
 def position_at(frozen: Checkpoint, batch: int) -> Sealed:
-    """Return what identifies a batch in a ledger, computed again from the logs."""
+    """Return the range of a batch as its ledger entry identifies it, computed again from the logs of the checkpoint."""
     moves = frozen.identity.moves
     if frozen.in_spark(batch) == 0 and moves:
         # This is the savepoint that the job was restored from. The restore wrote this log entry itself.
@@ -91,7 +91,7 @@ def position_at(frozen: Checkpoint, batch: int) -> Sealed:
 
 
 def _require_whole(state: JobState, identity: Identity, definition: Definition) -> None:
-    """Raise if a step lacks the state of a key group: each step with state has some in every group."""
+    """Raise if the state of a step is incomplete: a step with state has it in every key group."""
     for number in state.steps:
         groups = [each.group for each in state.of_step(number)]
         if number >= len(definition.steps) or groups != [*range(identity.key_groups)]:
@@ -112,6 +112,6 @@ def _step(draft: Draft, state: JobState, number: int, identity: Identity, defini
 
 
 def _copy_sources(source: Path, to: Path) -> None:
-    """Copy the logs of sources, without Hadoop's checksums, which are made anew."""
+    """Copy the logs of sources. Hadoop's checksum files are left out, since they are written again."""
     if source.is_dir():
         shutil.copytree(source, to, ignore=shutil.ignore_patterns(".*"))

@@ -42,7 +42,7 @@ class Merge:
         return "" if self.window is None or set(self.window) <= set(self.key) else f" AND {_same(self.window)}"
 
     def _unless_later(self) -> str:
-        """Where the end of the window is not part of the key, keep the row of a later window."""
+        """If the key lacks the end of the window, do not replace the row of a later window."""
         if self.window is None or self.window[1] in self.key:
             return ""
         end = _quoted(self.window[1])
@@ -50,7 +50,7 @@ class Merge:
 
 
 def _same(names: Sequence[str]) -> str:
-    """Match null-safely. The brackets are needed: otherwise the parser takes what follows as part of the right side."""
+    """Compare columns, nulls included. The brackets are needed: else the parser adds what follows to the right side."""
     return " AND ".join(f"(t.{_quoted(name)} IS NOT DISTINCT FROM s.{_quoted(name)})" for name in names)
 
 

@@ -1,4 +1,4 @@
-"""Require verified TLS to a PostgreSQL server on another machine, by whatever spelling its address is given.
+"""Require verified TLS to a PostgreSQL server on another machine, wherever its address is configured.
 
 libpq finds the address in the connection string, then in the service file, then in PGHOST and PGHOSTADDR. Its own
 default is `sslmode=prefer`, which accepts any server and falls back to no encryption.
@@ -21,7 +21,7 @@ def tls_options(options: Mapping[str, Any], environ: Mapping[str, str] = os.envi
     hosts, addresses = _listed(known.get("host")), _listed(known.get("hostaddr"))
     if known.get("sslmode") or all(map(_is_local, [*hosts, *addresses])):
         return {}
-    # The certificate is checked against the host; a server that is known by its address only has that in its place.
+    # libpq compares the certificate with `host`. If only an address is known, `host` is set to the address.
     by_address = {} if any(hosts) else {"host": known["hostaddr"]}
     return {"sslmode": "verify-full", "sslrootcert": known.get("sslrootcert") or "system", **by_address}
 
@@ -36,7 +36,7 @@ def _resolved(options: Mapping[str, Any], environ: Mapping[str, str]) -> dict[st
 
 
 def _service(name: str, options: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, str]:
-    """Read a service; one that is not found in a file may be anywhere, so it counts as another machine."""
+    """Read a service of libpq. A service in no file may be on any server, so it counts as another machine."""
     own = options.get("servicefile") or environ.get("PGSERVICEFILE") or Path.home() / ".pg_service.conf"
     folder = environ.get("PGSYSCONFDIR")
     for path in (Path(str(own)), *([Path(folder) / "pg_service.conf"] if folder else [])):
@@ -48,7 +48,7 @@ def _service(name: str, options: Mapping[str, Any], environ: Mapping[str, str]) 
 
 
 def _section(lines: list[str], name: str) -> Iterator[tuple[str, str]]:
-    """Yield the lines of a section; a first entry tells an empty section from none."""
+    """Yield the options of a section, after one empty pair that tells an empty section from a missing one."""
     inside = False
     for line in map(str.strip, lines):
         if line.startswith("["):
@@ -69,7 +69,7 @@ def _listed(hosts: str | None) -> list[str]:
 
 
 def _is_local(host: str) -> bool:
-    """Whether it is this machine: no host, a Unix socket, or a loopback address."""
+    """Tell whether a host is this machine: no host, a Unix socket, or a loopback address."""
     if host in ("", "localhost") or host.startswith(("/", "@")):
         return True
     with suppress(ValueError):

@@ -55,8 +55,10 @@ def _frame_problem(value: bytes) -> str:
 
 
 def schema_of(client: Client, number: int, kind: Kind) -> tuple[Schema, Mapping[str, str]] | DecodeProblem:
-    """The schema with this id and its references, or the reason why its records cannot be decoded. RegistryDown is
-    raised."""
+    """Return the schema with this id and its references, or why its records cannot be decoded.
+
+    Raises RegistryDown if the registry does not respond.
+    """
     try:
         found = client.schema(number)
         if found.kind is not kind:
@@ -68,7 +70,7 @@ def schema_of(client: Client, number: int, kind: Kind) -> tuple[Schema, Mapping[
 
 
 def unreadable(number: int, reader: str, why: str) -> DecodeProblem:
-    """The reason for records whose schema the reader's schema cannot read."""
+    """Return the problem of records whose schema the reader's schema cannot read."""
     return DecodeProblem(f"schema {number} cannot be read with {reader}: {why}", Undecodable.INCOMPATIBLE_SCHEMA)
 
 

@@ -137,7 +137,7 @@ def _value(aggregate: Aggregate) -> tuple[pl.Expr, Any, Callable[[Any], Any] | N
         case TopK(_, k):
             return value.sort_by(BY, *POSITION, descending=down).head(k), [], None
         case Quantile(_, q):
-            buckets = sketches.bucket(value).sort()
+            buckets = sketches.bucket(value).drop_nulls().sort()
             return buckets.filter(pl.int_range(1, pl.len() + 1) / by_row(pl.len()) >= q).first(), None, None
         case UserAggregate():
             return (

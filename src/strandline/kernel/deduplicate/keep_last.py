@@ -1,8 +1,8 @@
 """Keep the last element of each key: emit a changelog in which a newer element replaces the one before it.
 
-State has one row per key, in slices by key. An element at or after the last one and less than `within` after it
-replaces it: the operator emits a retraction, then the new element. A later element starts a new span: the row before is
-not retracted. An element earlier than the last one is a duplicate.
+State has one row per key, in slices by key. An element replaces the stored row if it is not earlier and less than
+`within` later: the operator emits a retraction, then the new element. An element that is `within` or more later starts
+a new span: it replaces the stored row without a retraction. An earlier element is a duplicate.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,8 @@
 """Join rows of two streams whose event times are close: the interval join operator.
 
-Order of a batch: split off late rows; pair new left rows with stored and new right rows, and stored left rows with new
-right rows; emit rows that end without a partner; store new rows; delete slices in which every row has ended.
+Order of a batch: split off late rows; match new left rows with stored and new right rows, and stored left rows with
+new right rows; emit unmatched rows that end; store new rows; delete slices in which every row has ended. A row ends
+when the watermark shows that it can get no further partner.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,18 +44,18 @@ from strandline.model.panes import LateReason
 
 _POSITION: Final = (INPUT, PARTITION, OFFSET)
 _OWN: Final = (*_POSITION, HASH, HOLD)
-"""Columns of rows that are not in the result."""
+"""Internal columns, which output rows do not have."""
 
 
 @dataclass(slots=True, eq=False)
 class _New:
-    """The new rows of one side in a batch, sorted by key hash and time; which of them have a partner."""
+    """The new rows of one side in a batch, sorted by key hash and time, and which of them are matched."""
 
     rows: pl.DataFrame
     sorted: Sorted
     matched: Flags
     first: Longs
-    """The earliest time at which each row has a partner."""
+    """The event time of the earliest pair of each row; used by semi joins."""
 
 
 @dataclass(slots=True, eq=False)
@@ -67,7 +68,7 @@ class _Result:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """Rows that may be in pairs: the new rows of a side, or one run of a slice."""
+    """Rows to match: the new rows of a side, or one run of a slice."""
 
     sorted: Sorted
     new: _New | None = None
@@ -77,7 +78,7 @@ class _Part:
     def rows(self, places: Longs) -> pl.DataFrame:
         if self.new is not None:
             return self.new.rows[places]
-        assert self.run is not None  # noqa: S101 - a part is one or the other
+        assert self.run is not None  # noqa: S101 - a part has new rows or a run
         return self.run.at(places)
 
     def valid(self, places: Longs) -> Flags:
@@ -88,7 +89,7 @@ class _Part:
         return found
 
     def match(self, places: Longs) -> None:
-        """Note that rows got a partner."""
+        """Mark rows as matched."""
         if self.new is not None:
             self.new.matched[places] = True
         elif self.opened is not None and self.run is not None:
@@ -114,7 +115,7 @@ class IntervalJoinOperator:
         return elements, None
 
     def prepare(self, elements: pl.DataFrame, groups: int, horizon: int | None) -> Prepared:  # noqa: ARG002 - a part of the protocol
-        """Name columns as in the result, and split elements by key group."""
+        """Rename columns as in the result, and split elements by key group."""
         if elements.is_empty():
             return Prepared({}, 0)
         source = self.inputs[int(elements[INPUT][0])]
@@ -161,7 +162,7 @@ class IntervalJoinOperator:
         return new, pl.concat(late, how="diagonal_relaxed") if late else None, accepted
 
     def _split_late(self, rows: pl.DataFrame, watermark: int) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-        """Split off rows behind the watermark by the allowed lateness or more: their partners may be gone."""
+        """Split off late rows, behind the watermark by the allowed lateness or more: their partners may be deleted."""
         if watermark == NEVER:
             return rows, None
         behind = rows[AT].to_numpy() <= watermark - self.definition.lateness.ms
@@ -175,7 +176,7 @@ class IntervalJoinOperator:
         return rows.filter(pl.Series(~behind)), late.sort(element_columns(late))
 
     def _without_null_keys(self, rows: pl.DataFrame, side: Side, result: _Result) -> pl.DataFrame:
-        """Remove rows with a null key, which has no partner: emit them at once if the join pads their side."""
+        """Remove rows with a null key, which never match; emit them if the join emits unmatched rows of this side."""
         null = rows.select(pl.any_horizontal(pl.col(name).is_null() for name in self.keys).alias("null"))["null"]
         if not null.any():
             return rows
@@ -187,7 +188,7 @@ class IntervalJoinOperator:
         return rows.filter(~null)
 
     def _open(self, batch: Batch, role: str, new: Mapping[str, _New]) -> SideState:
-        """Open the slices that new rows of the other side may match, and those that new rows go to."""
+        """Open the slices that may match new rows of the other side, and those that new rows of this side go to."""
         side, other = Side(self.definition, role), Side(self.definition, LEFT if role == RIGHT else RIGHT)
         slices = batch.index.store(side.store.name)
         numbers: list[int] = []
@@ -198,7 +199,7 @@ class IntervalJoinOperator:
         return open_side(batch.held, side, slices, numbers, batch.now.after)
 
     def _pair(self, new: Mapping[str, _New], left: SideState, right: SideState, result: _Result) -> None:
-        """Find the pairs of this batch, each once; note which rows have a partner."""
+        """Find each pair of this batch once, and mark matched rows."""
         definition = self.definition
         lower, upper = definition.lower.ms, definition.upper.ms
         new_left, new_right = new.get(LEFT), new.get(RIGHT)
@@ -218,7 +219,7 @@ class IntervalJoinOperator:
             result.parts.append(without(new_left.rows.filter(pl.Series(new_left.matched)), _OWN).with_columns(first))
 
     def _emit_pairs(self, left: _Part, right: _Part, rows: Longs, partners: Longs, result: _Result) -> None:
-        """Check candidate pairs, note which rows have a partner, and add the rows that they make to the result."""
+        """Check candidate pairs, mark matched rows, and add the output rows to the result."""
         if not len(rows):
             return
         valid = left.valid(rows) & right.valid(partners)
@@ -245,7 +246,7 @@ class IntervalJoinOperator:
         right.match(partners)
 
     def _is_true(self, left: pl.DataFrame, right: pl.DataFrame) -> Flags:
-        """Compare the keys of candidate pairs, since different keys may have one hash, and test the condition."""
+        """Compare the keys of candidate pairs, since different keys may have equal hashes, and test the condition."""
         true = np.ones(left.height, np.bool_)
         for name in self.keys:
             true &= left[name].eq_missing(right[name].cast(left.schema[name])).to_numpy()
@@ -259,13 +260,16 @@ class IntervalJoinOperator:
         return true
 
     def _pairs(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows of pairs; their time is the later of the two."""
+        """Return one row per pair; its event time is the later one of the two."""
         times = np.maximum(left[AT].to_numpy(), right[AT].to_numpy())
         columns = [*without(left, (*_OWN, AT)), *without(right, (*_OWN, AT, *self.keys))]
         return pl.DataFrame([*columns, pl.Series(AT, times)])
 
     def _end(self, state: SideState, result: _Result, watermark: int) -> dict[int, Longs]:
-        """Emit the stored rows that end without a partner; return the rows to remove, by slice."""
+        """Emit stored rows that end unmatched, and return the rows to remove, by slice.
+
+        Semi and anti joins remove matched left rows too.
+        """
         gone: dict[int, list[Longs]] = {}
         for opened, places in ended(state, watermark):
             result.parts.append(without(rows_at(opened, places), _OWN))
@@ -276,7 +280,7 @@ class IntervalJoinOperator:
         return {number: np.unique(np.concatenate(each)) for number, each in gone.items() if each}
 
     def _kept(self, side: Side, new: _New | None, result: _Result, watermark: int) -> pl.DataFrame | None:
-        """Return the new rows to store; emit those that end without a partner at once."""
+        """Return the new rows to store; emit those that have already ended unmatched."""
         if new is None:
             return None
         over = plus(new.sorted.times, side.reach) <= watermark
@@ -293,7 +297,7 @@ class IntervalJoinOperator:
         return rows if not over.any() else rows.filter(pl.Series(~over))
 
     def _result_frame(self, parts: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
-        """Combine the rows of a batch."""
+        """Concatenate the output rows of a batch, with the columns of the result in order."""
         found = [part for part in parts if part.height]
         if not found:
             return None
@@ -304,7 +308,7 @@ class IntervalJoinOperator:
         return only(complete, [*self.keys, *known, *others, AT])
 
     def _with_missing(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Add the columns of the result that no row had yet."""
+        """Add columns of the result that no row of this batch has, as nulls."""
         wanted = [
             (name, kind)
             for role, name, kind in self.definition.columns
@@ -331,7 +335,11 @@ class IntervalJoinOperator:
         return {**blocks, INDEX: write_index(index, blocks)}
 
     def _with_hold(self, rows: pl.DataFrame, side: Side) -> pl.DataFrame:
-        """Add or drop HOLD: a definition that pads now knows of no partner of the rows before."""
+        """Add or drop HOLD, which marks unmatched rows.
+
+        A join that never emits unmatched rows does not store it. A definition that does emit them, restored from such
+        state, takes the restored rows as matched.
+        """
         if not side.pads:
             return without(rows, (HOLD,))
         return rows if HOLD in rows.columns else rows.with_columns(pl.lit(None, pl.Int64).alias(HOLD))
@@ -356,7 +364,7 @@ def _stored(state: SideState, times: Longs, lower: int, upper: int) -> Iterator[
 
 
 def _first_matches(left: _Part, rows: Longs, times: Longs) -> pl.DataFrame:
-    """Return left rows with the earliest time at which they have a partner."""
+    """Return each left row once, with the event time of its earliest pair."""
     order = np.lexsort((times, rows))
     first = order[np.flatnonzero(np.append(True, rows[order][1:] != rows[order][:-1]))]
     return without(left.rows(rows[first]), _OWN).with_columns(pl.Series(AT, times[first]))

@@ -1,7 +1,7 @@
 """Find the pairs of rows with equal keys and close event times in two blocks that are sorted by key hash and time.
 
-The cost follows the rows of the keys that both blocks have, and the pairs: a hot key costs its pairs, not the square of
-its rows.
+The cost grows with the rows of keys that both blocks have, and with the number of pairs. A hot key costs its pairs, not
+all combinations of its rows.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Sorted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Common:
-    """The row ranges of the keys that two blocks share: one entry a key."""
+    """The row ranges of the keys that two blocks share: one entry per key."""
 
     own_first: Longs
     own_end: Longs
@@ -50,7 +50,7 @@ def close_pairs(own: Sorted, other: Sorted, lower: int, upper: int) -> tuple[Lon
     probes, probe_keys = _expand(keys.own_first, keys.own_end)
     if stride * len(keys.own_first) >= _LONGEST or not _is_narrow(own.times, other.times, lower, upper):
         return _pairs_by_key(own, other, keys, lower, upper)
-    # One search over all keys: the times of each key are shifted after those of the key before.
+    # Search all keys at once: shift the times of each key past those of the previous key, into one sorted array.
     line = row_keys * stride + (times - least)
     start = np.clip(own.times[probes] - least + lower, 0, span + 1)
     end = np.clip(own.times[probes] - least + upper, -1, span)
@@ -60,7 +60,7 @@ def close_pairs(own: Sorted, other: Sorted, lower: int, upper: int) -> tuple[Lon
 
 
 def _common_keys(own: Longs, other: Longs) -> _Common:
-    """Return the ranges of the hashes that both have; the distinct hashes of the shorter are searched in the longer."""
+    """Return the row ranges of hashes in both blocks; search distinct hashes of the shorter one in the longer one."""
     swapped = len(other) < len(own)
     short, long = (other, own) if swapped else (own, other)
     begins = np.flatnonzero(np.append(True, short[1:] != short[:-1]))
@@ -74,7 +74,7 @@ def _common_keys(own: Longs, other: Longs) -> _Common:
 
 
 def _expand(first: Longs, end: Longs) -> tuple[Longs, Longs]:
-    """Return all positions in these ranges, and the number of the range of each."""
+    """Return all positions in these ranges, and for each position the number of its range."""
     many = end - first
     return _ranges(first, many), np.repeat(np.arange(len(first)), many)
 
@@ -92,7 +92,7 @@ def _is_narrow(own: Longs, other: Longs, lower: int, upper: int) -> bool:
 
 
 def _pairs_by_key(own: Sorted, other: Sorted, keys: _Common, lower: int, upper: int) -> tuple[Longs, Longs]:
-    """Find pairs key by key, for times too far apart to be put on one line."""
+    """Find pairs key by key, where shifted times would overflow 64 bits."""
     found, partners = [], []
     for own_first, own_end, first, end in zip(
         keys.own_first.tolist(), keys.own_end.tolist(), keys.other_first.tolist(), keys.other_end.tolist(), strict=True

@@ -1,9 +1,10 @@
 """Keep the rows of one side of a join in slices by event time, sorted by key hash and time.
 
-A batch opens the slices that its rows may match, the slices that its own rows go to, and those with a row that ends.
-New rows are appended as deltas. A slice is deleted as a whole when none of its rows can have a partner any more.
+A row ends when the watermark shows that it can get no further partner. A batch opens the slices that its rows may
+match, the slices that its rows go to, and slices with a row that ends. New rows are appended as deltas. A slice is
+deleted as a whole when all of its rows have ended.
 
-HOLD is the event time of a row that is emitted if it ends without a partner; null once it has one.
+HOLD is the event time of a row that is emitted if it ends unmatched. It is null once the row is matched.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,14 +31,14 @@ STORES: Final = {role: Store(role, role) for role in ("left", "right")}
 _SLICES: Final = 4
 """Slices per width of the interval."""
 _SHORTEST: Final = 1_000
-"""Shortest slice in milliseconds: narrow intervals would make a slice of almost every row."""
+"""Shortest slice in milliseconds. Without it a narrow interval would put almost every row in a slice of its own."""
 
 Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The layout of one side: its store, the width of slices, and how long after its event time a row ends."""
+    """The layout of one side: its store, the width of slices, and how far past a row the watermark is when it ends."""
 
     definition: IntervalJoin
     role: str
@@ -62,7 +63,7 @@ class Side:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """Return the least and greatest distance from a row of this side to a partner in event time."""
+        """Return the least and the greatest difference in event time from a row of this side to a partner."""
         lower, upper = self.definition.lower.ms, self.definition.upper.ms
         return (lower, upper) if self.role == LEFT else (-upper, -lower)
 
@@ -71,7 +72,7 @@ class Side:
         return min(max((number + 1) * self.span + self.reach, NEVER), FOREVER)
 
     def with_deadline(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Add the watermark at which rows are due: their own end if they may be emitted then, else their slice's."""
+        """Add the watermark at which rows are due: their end if they may be emitted, else the end of their slice."""
         times = rows[AT].to_numpy()
         due = plus((times // self.span + 1) * self.span, self.reach)
         if self.pads:
@@ -80,7 +81,7 @@ class Side:
 
 
 def plus(times: Longs, distance: int) -> Longs:
-    """Add a distance to times; a sum past an end of time is that end."""
+    """Add a distance to times, clamped to the range from NEVER to FOREVER."""
     if distance >= 0:
         return np.minimum(times, FOREVER - distance) + distance
     return np.maximum(times, NEVER - distance) + distance
@@ -96,9 +97,9 @@ class OpenSlice:
     valid: Flags
     times: Longs
     open: Flags
-    """Rows that are emitted if they end without a partner."""
+    """Rows that are emitted if they end unmatched."""
     matched: list[Longs] = field(default_factory=list)
-    """Positions of rows that got a partner in this batch."""
+    """Positions of rows that were matched in this batch."""
 
 
 @dataclass(slots=True, eq=False)
@@ -110,7 +111,7 @@ class SideState:
     opened: dict[int, OpenSlice]
 
     def near(self, times: Longs, lower: int, upper: int) -> Iterable[OpenSlice]:
-        """Yield the open slices that may hold a row from lower to upper after one of these times."""
+        """Yield open slices that may hold a row whose time is between `lower` and `upper` after one of these times."""
         if not len(times):
             return
         least, most = int(times.min()) + lower, int(times.max()) + upper
@@ -122,14 +123,14 @@ class SideState:
 def open_side(
     held: Mapping[str, bytes], side: Side, slices: Slices, numbers: Iterable[int], watermark: int
 ) -> SideState:
-    """Read key hashes and times of these slices, and of those with a row that is due."""
+    """Read key hashes and times of these slices, and of slices with a row that is due."""
     due = {number for number, entry in slices.items() if entry.due_watermark <= watermark}
     wanted = sorted({*numbers, *due} & slices.keys())
     return SideState(side, slices, {number: _open(held, side, number, slices[number]) for number in wanted})
 
 
 def reached(slices: Slices, span: int, times: Longs, lower: int, upper: int) -> list[int]:
-    """Return the slices that may hold a row from lower to upper after one of these times."""
+    """Return the slices that may hold a row whose time is between `lower` and `upper` after one of these times."""
     if not len(times):
         return []
     least, most = (int(times.min()) + lower) // span, (int(times.max()) + upper) // span
@@ -151,7 +152,7 @@ def sorted_rows(run: Run) -> Sorted:
 
 
 def ended(state: SideState, watermark: int) -> list[tuple[OpenSlice, Longs]]:
-    """Return the open rows that end at this watermark without a partner, by slice."""
+    """Return the open rows that end unmatched at this watermark, by slice."""
     found = []
     for opened in state.opened.values():
         is_open = opened.open & opened.valid
@@ -172,7 +173,7 @@ def rows_at(opened: OpenSlice, places: Longs) -> pl.DataFrame:
 def write_side(
     state: SideState, new: pl.DataFrame | None, gone: Mapping[int, Longs], watermark: int
 ) -> tuple[dict[str, bytes | None], Slices]:
-    """Append new rows, note which rows have a partner, remove rows; return the blocks to write and the slices.
+    """Append new rows, mark matched rows, remove rows; return the blocks to write and the slices.
 
     `gone` has the positions of rows to remove, by slice.
     """
@@ -205,7 +206,7 @@ def write_side(
 def _changed(
     side: Side, opened: OpenSlice, added: pl.DataFrame | None, gone: Longs
 ) -> tuple[dict[str, bytes | None], Slice | None]:
-    """Write one slice: a delta with new rows and with the rows that now have a partner; None if no row is left."""
+    """Write one slice: a delta with new rows and newly matched rows; the slice is None if no row is left."""
     matched = _distinct(opened.matched)
     rewritten = matched[opened.open[matched]] if side.pads else np.zeros(0, np.int64)
     rewritten = rewritten[~np.isin(rewritten, gone)]
@@ -229,7 +230,7 @@ def _changed(
 
 
 def _due(side: Side, opened: OpenSlice, others: Longs, rows: pl.DataFrame) -> int:
-    """Return when a slice is due next: when its first open row ends, else when all of its rows have ended."""
+    """Return the next watermark at which a slice is due: the end of its first open row, else the end of all rows."""
     due = [side.slice_ends(opened.number)]
     waiting = others[opened.open[others]]
     if len(waiting):

@@ -46,7 +46,7 @@ class Telemetry:
 
         resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME", "strandline")})
         chosen = readers or (_sender(address),)
-        # Closed explicitly: at interpreter exit it is too late for a thread.
+        # `close` shuts the provider down. A handler at interpreter exit runs too late for threads.
         self._provider = MeterProvider(metric_readers=chosen, resource=resource, shutdown_on_exit=False)
         self._meter = self._provider.get_meter("strandline")
         self._made: dict[str, Any] = {}
@@ -58,7 +58,7 @@ class Telemetry:
             self._each(self._meter.create_gauge, signal, job, "set")
 
     def close(self) -> None:
-        """Send what is left, if the collector responds."""
+        """Send metrics that are not sent yet, if the collector responds."""
         self._provider.shutdown(timeout_millis=1000 * _WITHIN_SECONDS)
 
     def _each(self, make: Any, signal: Signal, job: str, act: str) -> None:

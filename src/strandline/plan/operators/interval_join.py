@@ -111,7 +111,7 @@ class IntervalJoinPlan:
 
     def explain_step(self) -> str:
         asked = self.operator
-        words = f"{asked.how} join: right event time from {_distance(asked.lower)} to {_distance(asked.upper)}"
+        words = f"{asked.how} join: right event time in [{_bound(asked.lower)}, {_bound(asked.upper)}]"
         return words if asked.condition is None else f"{words}, where {asked.condition}"
 
     def explain_state(self) -> str:
@@ -129,7 +129,8 @@ class IntervalJoinPlan:
         return ()
 
 
-def _distance(bound: Duration) -> str:
+def _bound(bound: Duration) -> str:
+    """Return a bound of the interval in terms of the left row's event time."""
     if bound == ZERO:
-        return "the left one"
-    return f"{bound} after the left one" if bound > ZERO else f"{-bound} before the left one"
+        return "left"
+    return f"left + {bound}" if bound > ZERO else f"left - {-bound}"

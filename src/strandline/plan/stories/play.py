@@ -131,7 +131,7 @@ class _Stage:
         self.outputs = Emitted()
         self._pending = Emitted()
         self._fed = 0
-        self._is_spelled = pipeline.is_spelled
+        self._is_inline = pipeline.is_inline
         self._outputs = pipeline.output_names
         self._of_rows = {
             name
@@ -167,7 +167,7 @@ class _Stage:
             return Difference(f"elements are unaccounted for: {named}", (), (), tuple(map(str, counts.values())))
         read = sum(each.read for each in counts.values())
         # Spark drops rows by SQL before a job counts them.
-        if self._is_spelled and read != self._fed:
+        if self._is_inline and read != self._fed:
             return Difference(f"{read} elements are counted, expected {self._fed}", (), ())
         return None
 

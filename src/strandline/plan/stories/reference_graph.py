@@ -19,7 +19,7 @@ def graph_of(pipeline: StoryPipeline) -> Graph:
     steps = tuple(_step(pipeline, step, ways, stages.steps) for step in stages.steps)
     if not steps:
         raise Unsupported("the reference plays keyed operators", hint="play the story on kernel or on spark")
-    hidden = frozenset({KEY, AT}) if pipeline.is_spelled else frozenset[str]()
+    hidden = frozenset({KEY, AT}) if pipeline.is_inline else frozenset[str]()
     return Graph(steps, hidden, {pipeline.name_of(step): step.number for step in stages.steps})
 
 

@@ -67,7 +67,7 @@ def known_of(pipeline: StoryPipeline) -> Known:
     inputs = tuple(pipeline.input_name(source) for source in pipeline.sources)
     operators = tuple(pipeline.name_of(number) for number in range(len(pipeline.nodes)))
     writes = dict(zip(pipeline.output_names, outputs_of(pipeline.root), strict=False))
-    if pipeline.is_spelled:
+    if pipeline.is_inline:
         outputs = {name: _fields(write.of) for name, write in writes.items()}
         return Known(inputs, operators, outputs, lambda _, each: keyed_element(each), names_inputs=inputs != (ONLY,))
     parsers = {pipeline.input_name(source): element_of(source) for source in pipeline.sources}
@@ -85,7 +85,7 @@ def _fields(node: Node) -> Fields:
 
 def _steps(pipeline: StoryPipeline, given: Written) -> tuple[Step, ...]:
     steps = steps_of(given, known_of(pipeline))
-    if pipeline.is_spelled:
+    if pipeline.is_inline:
         _check_names(pipeline, steps)
     return steps
 

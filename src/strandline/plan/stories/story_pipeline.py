@@ -77,11 +77,11 @@ class StoryPipeline:
     @property
     def stages(self) -> Stages:
         """Return the stages, as a job compiles them."""
-        return _stages(self.root, is_spelled=self.is_spelled)
+        return _stages(self.root, is_inline=self.is_inline)
 
     @property
-    def is_spelled(self) -> bool:
-        """Tell whether the story itself spells its pipeline; else it plays a user's pipeline."""
+    def is_inline(self) -> bool:
+        """Tell whether the story defines its pipeline; else it plays a user's pipeline."""
         return all(isinstance(source, StorySource) for source in self.sources)
 
     @property
@@ -90,7 +90,7 @@ class StoryPipeline:
 
     def input_name(self, source: Source) -> str:
         """Return the name of a source as steps write it."""
-        return source.name if self.is_spelled else short_name(source.name)
+        return source.name if self.is_inline else short_name(source.name)
 
     @property
     def nodes(self) -> tuple[KeyedNode, ...]:
@@ -151,8 +151,8 @@ def short_name(name: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _stages(root: Root, *, is_spelled: bool) -> Stages:
-    return to_stages(root, GROUPS, _RULES if is_spelled else RULES)
+def _stages(root: Root, *, is_inline: bool) -> Stages:
+    return to_stages(root, GROUPS, _RULES if is_inline else RULES)
 
 
 def story_input(name: str, rule: Watermark | Inputs, partitions: Sequence[str] = ()) -> EventTime:

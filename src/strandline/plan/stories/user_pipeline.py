@@ -40,7 +40,7 @@ def user_pipeline(given: Written, folder: Path | None = None) -> StoryPipeline:
 
 
 def names_a_pipeline(given: Written) -> bool:
-    """Tell whether a story names a pipeline of the user in place of spelling one."""
+    """Tell whether a story names a pipeline of the user instead of defining one."""
     return given.value is not None and not isinstance(given.value, dict | list | int | float)
 
 

@@ -133,7 +133,7 @@ def test_a_task_that_is_tried_again_says_its_error_before_the_batch_fails(spark:
     assert failed.state is State.FAILED
     assert "cannot cast the value 'bad'" in failed.problem
     if attempts(spark) > 1:
-        assert any("cannot cast the value 'bad'" in problem and "tries the task again" in problem for problem in seen)
+        assert any("cannot cast the value 'bad'" in problem and "that Spark runs again" in problem for problem in seen)
 
 
 def attempts(spark: SparkSession) -> int:

@@ -68,7 +68,7 @@ def test_every_element_is_counted_once(history: History) -> None:
         if history.pipeline.step.lateness.rows is LateRows.PER_ELEMENT
         else [row for row in late if not row.partial]
     )
-    assert len({id(row.element) for row in whole}) == sum(tally.late.values())
+    assert len({(row.element.partition, row.element.offset) for row in whole}) == sum(tally.late.values())
     assert played.player.rows == 0
 
 

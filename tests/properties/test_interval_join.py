@@ -141,9 +141,10 @@ def history(seed: int, keys: int, spread: int, *, nulls: bool = True) -> list[tu
     return batches
 
 
-@pytest.fixture(autouse=True, params=["deltas", "whole slices"])
+@pytest.fixture(autouse=True, params=["deltas", "merged deltas"])
 def _deltas(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slice_deltas, "MERGE_FACTOR", 4 if request.param == "deltas" else 1)
+    """Merge deltas as in a job, or as soon as there are two."""
+    monkeypatch.setattr(slice_deltas, "MERGE_FACTOR", 4 if request.param == "deltas" else 2)
 
 
 @settings(max_examples=EACH, derandomize=True, database=None, deadline=None, suppress_health_check=[])

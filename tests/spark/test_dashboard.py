@@ -38,7 +38,7 @@ def pipeline(folder: Path) -> sl.Pipeline:
         .trigger(sl.after_watermark(early=sl.after_count(1)))
         .accumulate(sl.accumulating)
         .aggregate(total=sl.sum("score"))
-        .write(sl.sqlite(folder / "totals.db", table="totals"))
+        .write(sl.sqlite(folder / "jobs" / "totals.db", table="totals"))  # beside the job, where the page may look
     )
 
 

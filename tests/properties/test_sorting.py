@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from random import Random
 from typing import Any, Final
 
 import polars as pl
@@ -16,7 +15,7 @@ from strandline.kernel.window import window_rows
 from strandline.model.aggregates import Aggregate, Count, Max, Min, Sum
 from tests.properties.crowds import check, crowds
 from tests.properties.histories import History
-from tests.properties.test_crowds import EACH, Scattered
+from tests.properties.test_crowds import EACH, on_kernel
 from tests.properties.test_crowds import calm as calm_crowds
 
 ENDS: Final = (-(2**63), 2**63 - 1)
@@ -49,19 +48,11 @@ def _told(real: Any, name: str, taken: list[str]) -> Any:
     return asked
 
 
-def scattered(pipeline: Any) -> Scattered:
-    player = Scattered(
-        pipeline.step, pipeline.watermark, partitions=pipeline.partitions, fires_per_element=pipeline.fires_per_element
-    )
-    player.chance = Random(7)
-    return player
-
-
 @settings(calm_crowds, max_examples=-(-EACH // 2))
 @given(history=crowds(NUMBERS), adding=st.booleans())
 def test_every_number_of_a_crowd_is_told_the_same(history: History, adding: bool) -> None:
     with always_sorted():
-        check(history.under(aggregates=ADDING) if adding else history, scattered)
+        check(history.under(aggregates=ADDING) if adding else history, on_kernel)
 
 
 @pytest.mark.slow
@@ -73,7 +64,7 @@ def test_these_histories_go_every_way() -> None:
     @given(history=crowds(NUMBERS))
     def look(history: History) -> None:
         with always_sorted() as taken:
-            check(history.under(aggregates=ADDING), scattered)
+            check(history.under(aggregates=ADDING), on_kernel)
         ways.update(taken)
 
     look()

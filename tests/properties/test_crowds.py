@@ -57,7 +57,8 @@ class Scattered(KernelPlayer):
     def _prepared(self, packet: Packet, batch: Batch) -> Blocks:
         blocks = prepared(replace(packet, rows={}), self._stages, batch)
         for number, rows in packet.rows.items():
-            of = pl.Series([self.chance.randrange(3) for _ in range(rows.height)], dtype=pl.Int64)
+            # A task reads a range of a partition, not single records here and there.
+            of = pl.Series(sorted(self.chance.randrange(3) for _ in range(rows.height)), dtype=pl.Int64)
             for task in range(3):
                 if (of == task).any():
                     blocks += self._task(rows.filter(of == task), number, task, batch)

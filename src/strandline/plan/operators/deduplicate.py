@@ -1,6 +1,6 @@
 """Plan deduplication: its columns, checks and explanation."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ from strandline.errors import InvalidStep
 from strandline.model.aggregates import Aggregate
 from strandline.model.deduplicate import Deduplicate, Keep
 from strandline.model.elements import ZERO, Duration, TimeDomain
-from strandline.model.triggers import DEFAULT, Trigger
 from strandline.plan.operators.contract import INPUT, Accepted, Columns, Refinement
+from strandline.plan.operators.without_windows import WithoutWindows
 
 
 @dataclass(frozen=True, slots=True)
-class DeduplicatePlan:
+class DeduplicatePlan(WithoutWindows):
     """The plan of a deduplication."""
 
     operator: Deduplicate
@@ -21,10 +21,6 @@ class DeduplicatePlan:
     @property
     def refinement(self) -> Refinement:
         return Refinement.CHANGELOG if self.retracts else Refinement.SINGLE
-
-    @property
-    def moves_windows(self) -> bool:
-        return False
 
     @property
     def forgets(self) -> str | None:
@@ -43,10 +39,6 @@ class DeduplicatePlan:
             return ZERO if within is None else lateness
         return None if within is None else Duration(within.ms + lateness.ms)
 
-    @property
-    def combined_by(self) -> Mapping[str, type[Aggregate]]:
-        return {}
-
     def misread_parts(
         self,
         combined_by: Mapping[str, type[Aggregate]],  # noqa: ARG002 - no aggregate combines elements
@@ -57,30 +49,6 @@ class DeduplicatePlan:
     @property
     def retracts(self) -> bool:
         return self.operator.keep is Keep.LAST
-
-    @property
-    def repeats(self) -> bool:
-        return False
-
-    @property
-    def declared(self) -> Mapping[str, str]:
-        return {}
-
-    @property
-    def sums(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def has_fixed_windows(self) -> bool:
-        return False
-
-    @property
-    def has_windows_of_one_size(self) -> bool:
-        return False
-
-    @property
-    def next_trigger(self) -> Trigger:
-        return DEFAULT
 
     @property
     def order_dependence(self) -> str | None:
@@ -99,9 +67,6 @@ class DeduplicatePlan:
     def columns(self, inputs: Mapping[str, Columns], keys: Sequence[str]) -> Columns:  # noqa: ARG002 - rows are elements
         return inputs[INPUT]
 
-    def check_columns(self, need: Callable[[str], str | None], keys: Sequence[str]) -> None:
-        """Accept any columns: only keys are read, and they are checked already."""
-
     def refuse_retractions(self, name: str, before: str) -> None:
         raise InvalidStep(
             f"{name} cannot process retractions, and {before} sends them",
@@ -114,9 +79,6 @@ class DeduplicatePlan:
                 f"{name} keeps every key forever, so its state has no bound",
                 hint='set a span, as in within="10m", or accept it with forever=True',
             )
-
-    def explain_prepare(self, keys: Sequence[str]) -> str:
-        return f"group by {', '.join(keys)} without pre-aggregation"
 
     def explain_step(self) -> str:
         within = "" if self.operator.within is None else f" within {self.operator.within} of event time"
@@ -131,6 +93,3 @@ class DeduplicatePlan:
 
     def describe(self) -> str:
         return self.explain_step()
-
-    def cautions(self) -> tuple[str, ...]:
-        return ()

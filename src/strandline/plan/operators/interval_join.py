@@ -1,6 +1,6 @@
 """Plan an interval join: its columns, checks and explanation."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ from strandline.errors import InvalidStep
 from strandline.model.aggregates import Aggregate
 from strandline.model.elements import ZERO, Duration
 from strandline.model.joins import LEFT, RIGHT, How, IntervalJoin
-from strandline.model.triggers import DEFAULT, Trigger
 from strandline.plan.operators.contract import Accepted, Columns, Refinement
+from strandline.plan.operators.without_windows import WithoutWindows
 
 
 @dataclass(frozen=True, slots=True)
-class IntervalJoinPlan:
+class IntervalJoinPlan(WithoutWindows):
     """The plan of an interval join."""
 
     operator: IntervalJoin
@@ -21,10 +21,6 @@ class IntervalJoinPlan:
     @property
     def refinement(self) -> Refinement:
         return Refinement.SEVERAL
-
-    @property
-    def moves_windows(self) -> bool:
-        return False
 
     @property
     def forgets(self) -> None:
@@ -39,10 +35,6 @@ class IntervalJoinPlan:
         """Rows without a partner hold the output watermark back; pairs are as late as their later row."""
         return self.operator.lateness
 
-    @property
-    def combined_by(self) -> Mapping[str, type[Aggregate]]:
-        return {}
-
     def misread_parts(
         self,
         combined_by: Mapping[str, type[Aggregate]],  # noqa: ARG002 - no aggregate combines pairs
@@ -51,32 +43,8 @@ class IntervalJoinPlan:
         return ("which rows are a pair",)
 
     @property
-    def has_windows_of_one_size(self) -> bool:
-        return False
-
-    @property
     def retracts(self) -> bool:
         return False
-
-    @property
-    def repeats(self) -> bool:
-        return False
-
-    @property
-    def declared(self) -> Mapping[str, str]:
-        return {}
-
-    @property
-    def sums(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def has_fixed_windows(self) -> bool:
-        return False
-
-    @property
-    def next_trigger(self) -> Trigger:
-        return DEFAULT
 
     @property
     def order_dependence(self) -> str | None:
@@ -94,9 +62,6 @@ class IntervalJoinPlan:
         sides = (LEFT, RIGHT) if self.operator.emits_pairs else (LEFT,)
         return known | {name: kind for role, name, kind in self.operator.columns if role in sides}
 
-    def check_columns(self, need: Callable[[str], str | None], keys: Sequence[str]) -> None:
-        """Accept any columns: `join` has checked keys and condition."""
-
     def refuse_retractions(self, name: str, before: str) -> None:
         raise InvalidStep(
             f"{name} cannot process retractions, and {before} sends them",
@@ -105,9 +70,6 @@ class IntervalJoinPlan:
 
     def refuse(self, name: str, accepted: frozenset[Accepted]) -> None:
         """Accept the state: the interval bounds it."""
-
-    def explain_prepare(self, keys: Sequence[str]) -> str:
-        return f"group by {', '.join(keys)} without pre-aggregation"
 
     def explain_step(self) -> str:
         asked = self.operator
@@ -124,9 +86,6 @@ class IntervalJoinPlan:
 
     def describe(self) -> str:
         return self.explain_step()
-
-    def cautions(self) -> tuple[str, ...]:
-        return ()
 
 
 def _bound(bound: Duration) -> str:

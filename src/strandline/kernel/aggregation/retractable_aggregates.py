@@ -138,7 +138,9 @@ def _value(aggregate: Aggregate) -> tuple[pl.Expr, Any, Callable[[Any], Any] | N
             return value.sort_by(BY, *POSITION, descending=down).head(k), [], None
         case Quantile(_, q):
             buckets = sketches.bucket(value).drop_nulls().sort()
-            return buckets.filter(pl.int_range(1, pl.len() + 1) / by_row(pl.len()) >= q).first(), None, None
+            ranks = pl.int_range(1, buckets.len() + 1)
+            # The divisor is a column: Polars multiplies by the reciprocal of a scalar one.
+            return buckets.filter(ranks / (ranks * 0 + buckets.len()) >= q).first(), None, None
         case UserAggregate():
             return (
                 value.sort_by(PARTITION, OFFSET),

@@ -96,7 +96,7 @@ def run_tests(tier: str, extra: Sequence[str]) -> tuple[Result, str]:
         ran = step.run(
             [str(PROGRAMS / "pytest"), "-v", "-m", MARKERS[tier], *options, *extra],
             cwd=ROOT,
-            on_line=lambda line: step.doing(where(line) or step.at),
+            on_line=lambda line: follow(step, line),
             silence=SILENCE_SECONDS[tier],
         )
         report, closing = split_report(ran)
@@ -111,6 +111,13 @@ def run_tests(tier: str, extra: Sequence[str]) -> tuple[Result, str]:
     notes.append("pytest reported its result and did not exit: fix this" if hung else "")
     note = "\n".join(filter(None, notes))
     return Result("tests", not step.failed, step.seconds, note), closing
+
+
+def follow(step: Step, line: str) -> None:
+    """Show the test that just ended; print one that failed at once."""
+    step.doing(where(line) or step.at)
+    if re.match(r"\[gw\d+\] \[ *\d+%\] (?:FAILED|ERROR|RERUN) ", line):
+        print(f"      {line.strip()}", flush=True)
 
 
 def repeated_tests(output: str) -> str:

@@ -4,7 +4,7 @@ from functools import lru_cache
 from typing import assert_never
 
 from strandline.kernel.deduplicate.operator import DeduplicateOperator
-from strandline.kernel.join.operator import IntervalJoinOperator
+from strandline.kernel.join.interval_join import IntervalJoinOperator
 from strandline.kernel.operator import KeyedOperator
 from strandline.kernel.window.operator import WindowOperator
 from strandline.model.deduplicate import Deduplicate

@@ -11,7 +11,6 @@ from strandline.model.arguments import checked, checked_methods
 from strandline.model.deduplicate import Deduplicate, Keep
 from strandline.model.elements import ZERO, Duration, Length, TimeDomain, duration
 from strandline.model.evictors import Evictor
-from strandline.model.joins import How
 from strandline.model.panes import Accumulation, Emit, Lateness, LateRows, PaneTimestamp
 from strandline.model.steps import WindowedStep
 from strandline.model.triggers import DEFAULT, Trigger
@@ -19,7 +18,7 @@ from strandline.model.watermarks import Watermark, by_clock
 from strandline.model.windows import Count, Global, WindowKind
 from strandline.plan.endpoints import DeadLetters, Delivery, Sink, Source
 from strandline.plan.explain import explain
-from strandline.plan.joining import SUFFIX, JoinedKeys, interval_join, joined_keys
+from strandline.plan.joins.join import Join
 from strandline.plan.lineage import paths_to
 from strandline.plan.nodes import (
     EventTime,
@@ -179,56 +178,6 @@ class Keyed:
 
 @dataclass(frozen=True, slots=True)
 @checked_methods
-class Join:
-    """Two streams to join."""
-
-    left: Node
-    right: Node
-    runner: Runner = field(repr=False, compare=False)
-
-    def on(self, *columns: str, **pairs: str) -> "JoinOnKeys":
-        """Set the key columns: `on("order_id")`, or `on(order_id="id")` if the right column has another name."""
-        return JoinOnKeys(self.left, self.right, joined_keys(self.left, self.right, columns, pairs), self.runner)
-
-
-@dataclass(frozen=True, slots=True)
-@checked_methods
-class JoinOnKeys:
-    """Two streams to join on key columns."""
-
-    left: Node
-    right: Node
-    keys: JoinedKeys
-    runner: Runner = field(repr=False, compare=False)
-
-    def within(  # noqa: PLR0913 - the options of a join
-        self,
-        *,
-        before: Length | None = None,
-        after: Length | None = None,
-        how: How | str = How.INNER,
-        where: str | None = None,
-        inclusive: bool = True,
-        allowed_lateness: Length | None = None,
-        suffix: str = SUFFIX,
-        late: Sink | None = None,
-    ) -> "Elements":
-        """Join each left row with the right rows up to `before` earlier and `after` later in event time.
-
-        `how` is `inner`, `left`, `right`, `full`, `semi` or `anti`. Rows without a partner are emitted when the
-        watermark shows that none can come. `where` is a condition on a pair, such as `"amount >= price"`. A right
-        column whose name the left stream has, too, gets the suffix. Rows behind the watermark by `allowed_lateness` or
-        more go to the late output, beside the rows or to the sink `late`. The time of a pair is the later of the two.
-        """
-        node = interval_join(
-            self.left, self.right, self.keys, before=before, after=after, how=how, where=where, inclusive=inclusive,
-            allowed_lateness=allowed_lateness, suffix=suffix, late=late,
-        )  # fmt: skip
-        return Elements(node, self.runner)
-
-
-@dataclass(frozen=True, slots=True)
-@checked_methods
 class Stream:
     """A stream of rows with stateless operations."""
 
@@ -307,9 +256,9 @@ class Stream:
         keys = _keys((by,) if isinstance(by, str) else tuple(by))
         return Elements(over(self.root, keys, operator, accepted=accepted, rest=late), self.runner)
 
-    def join(self, other: "Stream") -> Join:
+    def join(self, other: "Stream") -> "Join[Elements]":
         """Join with another stream: `orders.join(payments).on("order_id").within(before="10m", how="left")`."""
-        return Join(self.root, other.root, self.runner)
+        return Join(self.root, other.root, lambda node: Elements(node, self.runner))
 
     def write(
         self, sink: Sink, *, delivery: Delivery | str = Delivery.EXACTLY_ONCE, dead: DeadLetters | None = None

@@ -1,4 +1,4 @@
-"""Build joins: `orders.join(payments).on("order_id").within(before="10m")`."""
+"""Check the keys of a join, and name the columns of its result."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,13 +6,10 @@ from difflib import get_close_matches
 from typing import Final
 
 from strandline.errors import InvalidStep
-from strandline.model.elements import INSTANT, ZERO, Duration, Length, duration
 from strandline.model.expressions import Expression, names_of
 from strandline.model.expressions import expression as parse_condition
-from strandline.model.joins import LEFT, RIGHT, How, IntervalJoin
-from strandline.plan.endpoints import Sink
-from strandline.plan.lineage import paths_to
-from strandline.plan.nodes import KeyedInput, KeyedNode, Node
+from strandline.model.joins import LEFT, RIGHT, How
+from strandline.plan.nodes import Node
 from strandline.plan.operators.contract import Columns
 
 SUFFIX: Final = "_right"
@@ -34,7 +31,7 @@ def joined_keys(left: Node, right: Node, names: tuple[str, ...], pairs: Mapping[
     if len({*keys.left}) < len(keys.left):
         raise InvalidStep("on(…) names a left column twice", hint="name each once")
     for one, other in zip(keys.left, keys.right, strict=True):
-        kind, partner = _known(left.columns, one, "left"), _known(right.columns, other, "right")
+        kind, partner = type_of(left.columns, one, "left"), type_of(right.columns, other, "right")
         if kind is not None and partner is not None and kind != partner:
             raise InvalidStep(
                 f"the keys {one!r} and {other!r} have different types",
@@ -44,50 +41,14 @@ def joined_keys(left: Node, right: Node, names: tuple[str, ...], pairs: Mapping[
     return keys
 
 
-def interval_join(  # noqa: PLR0913 - the options of a join
-    left: Node,
-    right: Node,
-    keys: JoinedKeys,
-    *,
-    before: Length | None,
-    after: Length | None,
-    how: How | str,
-    where: str | None,
-    inclusive: bool,
-    allowed_lateness: Length | None,
-    suffix: str,
-    late: Sink | None,
-) -> KeyedNode:
-    """Check the options of an interval join and return its node."""
-    if before is None and after is None:
-        raise InvalidStep("a join needs an interval", hint='as in within(before="10m"), or within(before="0s")')
-    for role, node in ((LEFT, left), (RIGHT, right)):
-        if any(path.time is not None and path.time.column is None for path in paths_to(node)):
-            raise InvalidStep(
-                f"a join compares event times, and the {role} stream uses processing time",
-                hint="call event_time(column, watermark) on both streams",
-            )
-    narrower = Duration(0) if inclusive else INSTANT
-    lower = -(ZERO if before is None else duration(before))
-    upper = ZERO if after is None else duration(after)
-    renamed, columns = _result(left, right, keys, suffix)
-    condition = None if where is None else _condition(where, keys, columns)
-    operator = IntervalJoin(
-        Duration(lower.ms + narrower.ms), Duration(upper.ms - narrower.ms), _how(how),
-        ZERO if allowed_lateness is None else duration(allowed_lateness), condition, renamed, columns,
-    )  # fmt: skip
-    streams = (KeyedInput(LEFT, left, keys.left), KeyedInput(RIGHT, right, keys.right))
-    return KeyedNode(streams, operator, rest=late)
-
-
-def _how(given: How | str) -> How:
+def join_type(given: How | str) -> How:
     try:
         return How(given)
     except ValueError:
         raise InvalidStep(f"there is no join {given!r}", hint=f"choose one of {', '.join(How)}") from None
 
 
-def _result(
+def joined_columns(
     left: Node, right: Node, keys: JoinedKeys, suffix: str
 ) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str, str | None], ...]]:
     """Return the new names of right columns, and the columns of the result except the keys."""
@@ -106,17 +67,17 @@ def _result(
     return tuple(renamed.items()), tuple(columns)
 
 
-def _condition(text: str, keys: JoinedKeys, columns: tuple[tuple[str, str, str | None], ...]) -> Expression:
+def join_condition(text: str, keys: JoinedKeys, columns: tuple[tuple[str, str, str | None], ...]) -> Expression:
     parsed = parse_condition(text)
     known = dict.fromkeys([*keys.left, *(name for _, name, _ in columns)])
     for name in sorted(names_of(parsed.tree), key=lambda each: (each.scope, each.name)):
         if name.scope:
             raise InvalidStep(f"the condition names {name.scope}.{name.name}", hint=f"write {name.name} alone")
-        _known(known, name.name, "result of the join, which the condition reads,")
+        type_of(known, name.name, "result of the join, which the condition reads,")
     return parsed
 
 
-def _known(columns: Columns, name: str, where: str) -> str | None:
+def type_of(columns: Columns, name: str, where: str) -> str | None:
     if name in columns:
         return columns[name]
     close = get_close_matches(name, columns, 1)

@@ -1,0 +1,1 @@
+"""Build joins of streams in the fluent API."""

@@ -1,0 +1,65 @@
+"""Offer the fluent words of joins: `orders.join(payments).on("order_id").within(before="10m")`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from strandline.model.arguments import checked_methods
+from strandline.model.elements import Length
+from strandline.model.joins import How
+from strandline.plan.endpoints import Sink
+from strandline.plan.joins.interval_join import interval_join
+from strandline.plan.joins.keys_and_columns import SUFFIX, JoinedKeys, joined_keys
+from strandline.plan.nodes import Node
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+@checked_methods
+class Join(Generic[S]):
+    """Two streams to join."""
+
+    left: Node
+    right: Node
+    make_stream: Callable[[Node], S] = field(repr=False, compare=False)
+
+    def on(self, *columns: str, **pairs: str) -> "JoinOnKeys[S]":
+        """Set the key columns: `on("order_id")`, or `on(order_id="id")` if the right column has another name."""
+        return JoinOnKeys(self.left, self.right, joined_keys(self.left, self.right, columns, pairs), self.make_stream)
+
+
+@dataclass(frozen=True, slots=True)
+@checked_methods
+class JoinOnKeys(Generic[S]):
+    """Two streams to join on key columns."""
+
+    left: Node
+    right: Node
+    keys: JoinedKeys
+    make_stream: Callable[[Node], S] = field(repr=False, compare=False)
+
+    def within(  # noqa: PLR0913 - the options of a join
+        self,
+        *,
+        before: Length | None = None,
+        after: Length | None = None,
+        how: How | str = How.INNER,
+        where: str | None = None,
+        inclusive: bool = True,
+        allowed_lateness: Length | None = None,
+        suffix: str = SUFFIX,
+        late: Sink | None = None,
+    ) -> S:
+        """Join each left row with the right rows up to `before` earlier and `after` later in event time.
+
+        `how` is `inner`, `left`, `right`, `full`, `semi` or `anti`. Rows without a partner are emitted when the
+        watermark shows that none can come. `where` is a condition on a pair, such as `"amount >= price"`. A right
+        column whose name the left stream has, too, gets the suffix. Rows behind the watermark by `allowed_lateness` or
+        more go to the late output, beside the rows or to the sink `late`. The time of a pair is the later of the two.
+        """
+        node = interval_join(
+            self.left, self.right, self.keys, before=before, after=after, how=how, where=where, inclusive=inclusive,
+            allowed_lateness=allowed_lateness, suffix=suffix, late=late,
+        )  # fmt: skip
+        return self.make_stream(node)

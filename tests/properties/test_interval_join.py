@@ -180,7 +180,9 @@ def test_equal_hashes_of_different_keys_are_told_apart(monkeypatch: pytest.Monke
     """Every key has one hash here."""
     import numpy as np  # noqa: PLC0415 - for this test alone
 
-    monkeypatch.setattr(interval_join, "hashed", lambda frame: np.zeros(frame.height, np.uint64))
+    from strandline.kernel.join import interval_join as kernel  # noqa: PLC0415
+
+    monkeypatch.setattr(kernel, "hashed", lambda frame: np.zeros(frame.height, np.uint64))
     for how in How:
         for seed in range(5):
             agree(stages(how, 4, 4), history(seed, 5, 6))

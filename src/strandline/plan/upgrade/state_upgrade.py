@@ -111,6 +111,16 @@ _CHANGED_DEDUPLICATE: Final[Mapping[str, Finding]] = {
 }
 
 
+_CHANGED_WINDOW_JOIN: Final[Mapping[str, Finding]] = {
+    "window": (Verdict.MIGRATABLE, "open windows have other bounds than the new windows"),
+    "how": (Verdict.COMPATIBLE, "windows are joined in the new way from their next firing on; rows are not withdrawn"),
+    "accumulation": (Verdict.COMPATIBLE, "the state fits; later firings relate to earlier ones in the new way"),
+    "condition": (Verdict.COMPATIBLE, "later firings use the new condition; rows are not withdrawn"),
+    "trigger": (Verdict.COMPATIBLE, "it starts over in open windows, as if they had no elements yet"),
+    "lateness": (Verdict.COMPATIBLE, "open windows use the new lateness; deleted windows do not come back"),
+}
+
+
 _CHANGED_JOIN: Final[Mapping[str, Finding]] = {
     "how": (Verdict.INCOMPATIBLE, "the state does not say which stored rows had a partner"),
     "lower": (
@@ -214,6 +224,8 @@ def _operators(was: Plain, now: Plain) -> Iterator[Finding]:
             yield from (*_fields(was, now, _CHANGED), *aggregates.findings(now), *_layout(was, now))
         case "IntervalJoin":
             yield from _fields(was, now, _CHANGED_JOIN)
+        case "WindowJoin":
+            yield from (*_fields(was, now, _CHANGED_WINDOW_JOIN), *_layout(was, now))
         case _:
             yield from _fields(was, now, _CHANGED_DEDUPLICATE)
 

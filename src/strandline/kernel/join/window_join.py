@@ -99,7 +99,9 @@ class WindowJoinOperator:
             if is_session and batch.now.after < FOREVER:
                 self._remove_expired(side, played, batch.now)
                 kept = self._in_open_sessions(kept, played, batch.now)
-            changed, slices = write_side(side, None if kept is None else without(kept, (*_POSITION, _ROW)), batch.now.after)
+            changed, slices = write_side(
+                side, None if kept is None else without(kept, (*_POSITION, _ROW)), batch.now.after
+            )
             writes |= changed
             stores |= {side.store.name: slices} if slices else {}
         shown = None if late is None else self._late_rows(arrived, late)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from strandline.errors import InvalidStep, InvalidTrigger
 from strandline.model.aggregates import Aggregate, Count
 from strandline.model.elements import ZERO, TimeDomain
-from strandline.model.joins import LEFT, How
 from strandline.model.expressions import Expression
+from strandline.model.joins import LEFT, How
 from strandline.model.panes import Accumulation, Lateness
 from strandline.model.steps import WindowedStep
 from strandline.model.triggers import DEFAULT, Trigger, When, describe, finishes_by_watermark_only, may_finish, parts_of

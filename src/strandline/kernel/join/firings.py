@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from strandline.kernel.blocks.block import AT, END, OWN, START
-from strandline.kernel.blocks.small_frames import only, without
+from strandline.kernel.blocks.block import END, OWN, START
+from strandline.kernel.blocks.small_frames import only
 from strandline.kernel.expressions import to_expr
 from strandline.kernel.join.pairs import Longs
 from strandline.kernel.join.window_rows import Bounds, Members, bounds_of
@@ -87,10 +87,10 @@ class FiredJoin:
         for lefts, rights in self._candidates(left, right):
             self._pair(one, other, lefts, rights)
         if self._definition.how is How.SEMI:
-            self._emit_alone(one, LEFT, one.matched, one.was_matched)
+            self._emit_alone(one, one.matched, one.was_matched)
         for role, side in ((LEFT, one), (RIGHT, other)):
             if self._definition.pads(role):
-                self._emit_alone(side, role, ~side.matched, (side.replaced >= 0) & ~side.was_matched)
+                self._emit_alone(side, ~side.matched, (side.replaced >= 0) & ~side.was_matched)
         return [*self._retractions, *self._rows]
 
     def _side(self, members: Members) -> _Side:
@@ -159,7 +159,7 @@ class FiredJoin:
                 rows = self._columns(left.members.at(lefts[chosen]), right.members.at(rights[chosen]))
             self._add(rows, numbers, is_old=is_old)
 
-    def _emit_alone(self, side: _Side, role: str, now: Flags, was: Flags) -> None:
+    def _emit_alone(self, side: _Side, now: Flags, was: Flags) -> None:
         """Emit rows without the columns of the other side."""
         new, old = self._emitted(side.replaced, now, was)
         for chosen, is_old in ((old, True), (new, False)):

@@ -94,7 +94,7 @@ class WindowJoinOperator:
         writes: dict[str, bytes | None] = dict(played.played.writes)
         stores: dict[str, Slices] = dict(played.played.stores)
         is_session = isinstance(self.definition.window, Session)
-        for role, side in sides.items():
+        for side in sides.values():
             kept = side.new
             if is_session and batch.now.after < FOREVER:
                 self._remove_expired(side, played, batch.now)

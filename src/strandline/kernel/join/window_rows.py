@@ -110,8 +110,7 @@ def find(side: SideRows, bounds: Bounds) -> Iterator[Found]:
 def _slices(side: SideRows, bounds: Bounds) -> list[OpenSlice]:
     layout = side.layout
     first, last = layout.numbers(bounds.sorted.times), layout.numbers(bounds.ends - 1)
-    spans = np.unique(np.stack([first, last]), axis=1).T.tolist()
-    wanted = {number for number in side.slices if any(low <= number <= high for low, high in spans)}
+    wanted = [number for number in side.slices if bool(((first <= number) & (number <= last)).any())]
     return [side.open(number) for number in sorted(wanted)]
 
 

@@ -113,11 +113,11 @@ _CHANGED_DEDUPLICATE: Final[Mapping[str, Finding]] = {
 
 _CHANGED_WINDOW_JOIN: Final[Mapping[str, Finding]] = {
     "window": (Verdict.MIGRATABLE, "open windows have other bounds than the new windows"),
-    "how": (Verdict.COMPATIBLE, "windows are joined in the new way from their next firing on; rows are not withdrawn"),
-    "accumulation": (Verdict.COMPATIBLE, "the state fits; later firings relate to earlier ones in the new way"),
-    "condition": (Verdict.COMPATIBLE, "later firings use the new condition; rows are not withdrawn"),
     "trigger": (Verdict.COMPATIBLE, "it starts over in open windows, as if they had no elements yet"),
+    "accumulation": (Verdict.COMPATIBLE, "later firings of open windows relate to earlier ones in the new mode"),
     "lateness": (Verdict.COMPATIBLE, "open windows use the new lateness; deleted windows do not come back"),
+    "renamed": (Verdict.MIGRATABLE, "stored rows have the old names"),
+    "columns": (Verdict.COMPATIBLE, "stored rows have null in columns that are new"),
 }
 
 
@@ -225,7 +225,7 @@ def _operators(was: Plain, now: Plain) -> Iterator[Finding]:
         case "IntervalJoin":
             yield from _fields(was, now, _CHANGED_JOIN)
         case "WindowJoin":
-            yield from (*_fields(was, now, _CHANGED_WINDOW_JOIN), *_layout(was, now))
+            yield from (*_fields(was, now, _CHANGED_WINDOW_JOIN), *_rows_of_firings(was, now), *_layout(was, now))
         case _:
             yield from _fields(was, now, _CHANGED_DEDUPLICATE)
 
@@ -282,6 +282,17 @@ def _layout(was: Plain, now: Plain) -> Iterator[Finding]:
 def _waits(trigger: Plain) -> bool:
     inner = trigger["of"] if trigger["is"] == "Repeatedly" else trigger
     return inner["is"] == "Never" or (inner["is"] == "AfterWatermark" and inner.get("early") is None)
+
+
+def _rows_of_firings(was: Plain, now: Plain) -> Iterator[Finding]:
+    """Compare which rows a firing of a window join has: earlier firings of open windows had those of the old one."""
+    fired = not _waits(was["trigger"]) or was["lateness"]["allowed"]["ms"] > 0
+    found = (
+        (Verdict.MIGRATABLE, "open windows may have emitted rows of the old kind")
+        if fired
+        else (Verdict.COMPATIBLE, "open windows have emitted nothing yet")
+    )
+    yield from _fields(was, now, {"how": found, "condition": found})
 
 
 def _inputs(was: Plain, now: Plain) -> Iterator[Finding]:

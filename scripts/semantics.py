@@ -159,7 +159,7 @@ RULES: Final[dict[str, str]] = {
     "9 window": "Rows with equal keys in one window are pairs when the window fires, by default at its end.",
     "9 window padding": "A firing decides which rows of its window have no partner, and emits them if the join does.",
     "9 window sessions": "A session has rows of both sides; a row that joins sessions joins all of their rows.",
-    "9 window triggers": "A window fires as its trigger says; later firings relate to earlier ones by the accumulation.",
+    "9 window triggers": "A window fires as its trigger says; later firings depend on the accumulation mode.",
     "9 window late firings": "A late firing emits new rows, all rows again, or the difference with retractions.",
     "9 window late": "A row whose windows have all expired is late, and neither joined nor padded.",
     "9 chains": "A join reads other operators and is read by them.",

@@ -18,7 +18,7 @@ from strandline.kernel.blocks.column_types import to_polars
 from strandline.kernel.blocks.hashing import hashed
 from strandline.kernel.blocks.small_frames import only, stacked, without
 from strandline.kernel.join.firings import PANE, FiredJoin, firings_of
-from strandline.kernel.join.window_rows import bounds_of, find, members_of
+from strandline.kernel.join.window_rows import bounds_of, find, has_keys_of, members_of
 from strandline.kernel.join.window_store import BATCH, HASH, STORES, Flags, SideRows, layout_of, write_side
 from strandline.kernel.operator import PARTIAL, ROWS, WATERMARK, Batch, Exported, Fit, Instant, Played, Prepared
 from strandline.kernel.single_elements import by_key_group, with_valid_time
@@ -194,14 +194,8 @@ class WindowJoinOperator:
         bounds = bounds_of(ended, self.keys)
         for found in find(side, bounds):
             if found.opened is not None and found.run is not None:
-                same = self._same_keys(found.run.at(found.places), ended, found.windows)
+                same = has_keys_of(found.run.at(found.places), ended, found.windows, self.keys)
                 found.opened.gone.append(np.unique(found.run.since + found.places[same]))
-
-    def _same_keys(self, rows: pl.DataFrame, windows: pl.DataFrame, numbers: np.ndarray) -> Flags:
-        true = np.ones(rows.height, np.bool_)
-        for name in self.keys:
-            true &= rows[name].eq_missing(windows[name][numbers].cast(rows.schema[name])).to_numpy()
-        return true
 
     def _in_open_sessions(self, rows: pl.DataFrame | None, played: PlayedWindows, now: Instant) -> pl.DataFrame | None:
         """Return the new rows whose session is still open after the batch."""

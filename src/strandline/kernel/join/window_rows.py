@@ -78,7 +78,7 @@ def members_of(side: SideRows, bounds: Bounds, keys: Sequence[str]) -> Members:
     windows: list[Longs] = []
     for found in find(side, bounds):
         rows = _rows(side, found)
-        true = _has_keys_of(rows, bounds.windows, found.windows, keys)
+        true = has_keys_of(rows, bounds.windows, found.windows, keys)
         frames.append(rows if true.all() else rows.filter(pl.Series(true)))
         windows.append(found.windows[true])
     if not frames:
@@ -130,7 +130,7 @@ def _rows(side: SideRows, found: Found) -> pl.DataFrame:
     return side.new[found.places]
 
 
-def _has_keys_of(rows: pl.DataFrame, windows: pl.DataFrame, numbers: Longs, keys: Sequence[str]) -> Flags:
+def has_keys_of(rows: pl.DataFrame, windows: pl.DataFrame, numbers: Longs, keys: Sequence[str]) -> Flags:
     """Compare the keys of rows with those of their windows, since different keys may have equal hashes."""
     true = np.ones(rows.height, np.bool_)
     for name in keys:

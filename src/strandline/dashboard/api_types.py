@@ -19,7 +19,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Golden:
-    """One of the five golden numbers: its current value, its recent values, and its verdict."""
+    """One of the five golden metrics: its current value, its recent values, and its verdict."""
 
     name: str
     label: str

@@ -119,7 +119,7 @@ _RATES: Final[dict[str, Callable[[Point], float]]] = {
 
 
 def series(points: Sequence[Point], most: int) -> api_types.Series:
-    """The golden numbers over time: last values of levels, means of rates, maxima of durations."""
+    """The golden metrics over time: last values of levels, means of rates, maxima of durations."""
     groups = [*buckets(points, most)]
     at: list[int] = []
     for group in groups:

@@ -1,6 +1,6 @@
 """Define the numbers of a batch as plain values: elements in and out, event time progress, and durations.
 
-`docs/explanation/golden-numbers.md` defines each. Times are milliseconds since the epoch, durations are seconds.
+`docs/explanation/golden-metrics.md` defines each. Times are milliseconds since the epoch, durations are seconds.
 Several batches fold into one of the same form, so that old ones take less space and read the same.
 """
 
@@ -16,7 +16,7 @@ TIMINGS = ("early", "on_time", "late", "element")
 """The timings of panes; an element that passed no window counts as `element`."""
 
 STAGES = ("source", "plan", "read", "prepare", "shuffle", "state", "step", "deliver", "commit")
-"""The stages of a batch, in order: see `Stage times` among the golden numbers."""
+"""The stages of a batch, in order: see `Stage times` among the golden metrics."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-from strandline.model.counts import Counts
+from strandline.model.counts import Counts, InputCounts
 from strandline.model.histograms import Histogram
 
 TIMINGS = ("early", "on_time", "late", "element")
@@ -48,6 +48,8 @@ class StepMetrics:
     counts: Counts = Counts()
     groups: tuple[int, ...] = ()
     """Elements per key group."""
+    inputs: Mapping[str, InputCounts] = field(default_factory=dict)
+    """By role: what a join did with the rows of each side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,8 @@ def _folded(one: StepMetrics | None, later: StepMetrics) -> StepMetrics:
         return later
     alike = len(one.groups) == len(later.groups)
     groups = tuple(map(sum, zip(one.groups, later.groups, strict=True))) if alike else later.groups
-    return replace(later, counts=one.counts + later.counts, groups=groups)
+    inputs = {role: one.inputs[role].then(each) if role in one.inputs else each for role, each in later.inputs.items()}
+    return replace(later, counts=one.counts + later.counts, groups=groups, inputs=inputs)
 
 
 def _together(one: Mapping[str, Histogram], other: Mapping[str, Histogram]) -> dict[str, Histogram]:

@@ -127,6 +127,10 @@ def agree(
         held = [window.hold.ms for each in state.values() for window in each.windows.values() if window.hold]
         (step,) = carrier.steps.values()
         assert step.output_watermark == min([after.ms, *(hold - 1 for hold in held)])
+        assert sum(each.accepted for each in step.inputs.values()) == len(left) + len(right) - sum(late.values())
+        assert {role: each.late for role, each in step.inputs.items()} == {
+            role: sum(late[row[1]] for row in side) for role, side in zip((LEFT, RIGHT), (left, right), strict=True)
+        }
         if not any(not each.is_empty for each in state.values()):
             assert output.rows == 0
         total.append(found)

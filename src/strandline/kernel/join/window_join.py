@@ -27,6 +27,7 @@ from strandline.kernel.watermarks import FOREVER, NEVER, Rule
 from strandline.kernel.window.assign import expires
 from strandline.kernel.window.operator import PlayedWindows, WindowOperator
 from strandline.model.aggregates import Max
+from strandline.model.counts import InputCounts
 from strandline.model.joins import LEFT, RIGHT
 from strandline.model.operators import OperatorInput
 from strandline.model.steps import WindowedStep
@@ -93,33 +94,50 @@ class WindowJoinOperator:
         rows = self._fired(played.played.rows, sides)
         writes: dict[str, bytes | None] = dict(played.played.writes)
         stores: dict[str, Slices] = dict(played.played.stores)
-        is_session = isinstance(self.definition.window, Session)
-        for side in sides.values():
-            kept = side.new
-            if is_session and batch.now.after < FOREVER:
-                self._remove_expired(side, played, batch.now)
-                kept = self._in_open_sessions(kept, played, batch.now)
-            changed, slices = write_side(
-                side, None if kept is None else without(kept, (*_POSITION, _ROW)), batch.now.after
-            )
+        inputs: dict[str, InputCounts] = {}
+        for role, side in sides.items():
+            changed, slices, ended = self._write(side, played, batch.now)
             writes |= changed
             stores |= {side.store.name: slices} if slices else {}
+            taken = 0 if side.new is None else side.new.height
+            was_late = (arrived[role].height if role in arrived else 0) - taken
+            left_out = filtered.get(role, 0)
+            inputs[role] = InputCounts(
+                taken + left_out, was_late, _row_count(side.slices), ended + left_out, _row_count(slices)
+            )
         shown = None if late is None else self._late_rows(arrived, late)
-        return Played(writes, stores, rows, shown, played.played.contributed, played.played.refused, filtered)
+        return Played(
+            writes, stores, rows, shown, played.played.contributed, played.played.refused, sum(filtered.values()),
+            inputs=inputs,
+        )  # fmt: skip
 
-    def _arrivals(self, batch: Batch) -> tuple[Arrived, int]:
-        """Return the new rows of each side, and the number of rows that no window or no result can have."""
+    def _write(
+        self, side: SideRows, played: PlayedWindows, now: Instant
+    ) -> tuple[dict[str, bytes | None], Slices, int]:
+        """Store the new rows of a side and remove those that have expired; return how many were removed."""
+        kept = side.new
+        if isinstance(self.definition.window, Session) and now.after < FOREVER:
+            self._remove_expired(side, played, now)
+            kept = self._in_open_sessions(kept, played, now)
+        ended = 0 if side.new is None or kept is None else side.new.height - kept.height
+        stored = None if kept is None else without(kept, (*_POSITION, _ROW))
+        changed, slices, removed = write_side(side, stored, now.after)
+        return changed, slices, ended + removed
+
+    def _arrivals(self, batch: Batch) -> tuple[Arrived, Mapping[str, int]]:
+        """Return the new rows of each side, and how many rows of each no window or no result can have."""
         found: dict[str, list[pl.DataFrame]] = {}
         for block in batch.blocks:
             if ROWS in block.frames:
                 frame = block.frames[ROWS]
                 found.setdefault(self.inputs[int(frame[INPUT][0])].role, []).append(frame)
         new: dict[str, pl.DataFrame] = {}
-        filtered = first = 0
+        filtered: dict[str, int] = {}
+        first = 0
         for role in sorted(found):
             rows = stacked(found[role])
             taken = self._is_taken(rows, role)
-            filtered += rows.height - int(taken.sum())
+            filtered[role] = rows.height - int(taken.sum())
             rows = rows if taken.all() else rows.filter(pl.Series(taken))
             if rows.height:
                 ready = _with_hash(rows, self.keys).sort(HASH, AT, *element_columns(rows), maintain_order=True)
@@ -241,7 +259,7 @@ class WindowJoinOperator:
             if rows is None or rows.is_empty():
                 continue
             side = SideRows(role, layout_of(self.definition), {}, {}, None)
-            writes, slices = write_side(side, _with_hash(rows, self.keys), NEVER)
+            writes, slices, _ = write_side(side, _with_hash(rows, self.keys), NEVER)
             blocks |= {place: data for place, data in writes.items() if data is not None}
             stores[store.name] = slices
         return {**blocks, INDEX: write_index(Index(exported.progress, exported.turn, stores), blocks)}
@@ -257,6 +275,10 @@ class WindowJoinOperator:
                 needed = (*self.keys, AT, BATCH)
                 found += [f"{store.rows} has no column {name}" for name in needed if name not in rows.columns]
         return found
+
+
+def _row_count(slices: Slices) -> int:
+    return sum(entry.rows for entry in slices.values())
 
 
 def _except(rows: pl.DataFrame, numbers: pl.Series) -> pl.DataFrame:

@@ -124,9 +124,14 @@ def sorted_names(rows: pl.DataFrame) -> Sorted:
     return Sorted(rows[HASH].to_numpy(), rows[AT].to_numpy())
 
 
-def write_side(side: SideRows, kept: pl.DataFrame | None, watermark: int) -> tuple[dict[str, bytes | None], Slices]:
-    """Append new rows, remove rows and expired slices; return the blocks to write and the slices."""
-    layout, slices = side.layout, dict(side.slices)
+def write_side(
+    side: SideRows, kept: pl.DataFrame | None, watermark: int
+) -> tuple[dict[str, bytes | None], Slices, int]:
+    """Append new rows, remove rows and expired slices; return the blocks to write, the slices, and the removed rows.
+
+    New rows of an expired slice are removed, too.
+    """
+    layout, slices, removed = side.layout, dict(side.slices), 0
     parts: dict[int, pl.DataFrame] = {}
     if kept is not None and kept.height:
         parts = by_slice(kept, pl.Series("slice", layout.numbers(kept[AT].to_numpy())))
@@ -134,7 +139,8 @@ def write_side(side: SideRows, kept: pl.DataFrame | None, watermark: int) -> tup
     for number in sorted({*parts, *side.opened, *(each for each in slices if layout.expiry(each) <= watermark)}):
         if layout.expiry(number) <= watermark:
             writes |= _deleted(side, number)
-            slices.pop(number, None)
+            removed += parts[number].height if number in parts else 0
+            removed += slices.pop(number).rows if number in slices else 0
             continue
         part = None if number not in parts else _with_deadline(parts[number], layout.expiry(number))
         if number not in slices:
@@ -142,19 +148,22 @@ def write_side(side: SideRows, kept: pl.DataFrame | None, watermark: int) -> tup
                 rows = ordered(part, (HASH, AT))
                 writes[side.store.place(number)], slices[number] = pack_slice(side.store, rows, {})
             continue
-        changed, entry = _changed(side, number, part)
+        gone = _distinct(side.opened[number].gone if number in side.opened else ())
+        changed, entry = _changed(side, number, part, gone)
         writes |= changed
+        removed += len(gone)
         if entry is None:
             del slices[number]
         else:
             slices[number] = entry
-    return writes, slices
+    return writes, slices, removed
 
 
-def _changed(side: SideRows, number: int, added: pl.DataFrame | None) -> tuple[dict[str, bytes | None], Slice | None]:
+def _changed(
+    side: SideRows, number: int, added: pl.DataFrame | None, gone: Longs
+) -> tuple[dict[str, bytes | None], Slice | None]:
     """Write a delta with new rows and the positions of removed rows; the slice is None if no row is left."""
     entry = side.slices[number]
-    gone = _distinct(side.opened[number].gone if number in side.opened else ())
     if added is None and not len(gone):
         return {}, entry
     opened = side.open(number)

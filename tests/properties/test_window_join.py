@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import strandline as sl
 from strandline.kernel.blocks.block import END, START
+from strandline.kernel.join import firings
 from strandline.kernel.state import slice_deltas
 from strandline.kernel.window.panes import FIRST, INDEX, LAST, RETRACTION, TIMESTAMP, TIMING
 from strandline.model.elements import Duration, Element, Timestamp
@@ -141,13 +142,15 @@ def agree(
     return total, all_late
 
 
-@pytest.fixture(params=["deltas", "merged deltas"])
-def deltas(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Merge deltas as in a job, or as soon as there are two."""
-    monkeypatch.setattr(slice_deltas, "MERGE_FACTOR", 4 if request.param == "deltas" else 2)
+@pytest.fixture(params=["as in a job", "small"])
+def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Merge deltas and form pairs as in a job, or merge deltas as soon as there are two, and few pairs at once."""
+    if request.param == "small":
+        monkeypatch.setattr(slice_deltas, "MERGE_FACTOR", 2)
+        monkeypatch.setattr(firings, "_MOST", 3)
 
 
-@pytest.mark.usefixtures("deltas")
+@pytest.mark.usefixtures("sizes")
 @settings(max_examples=EACH, derandomize=True, database=None, deadline=None, suppress_health_check=[])
 @given(
     seed=st.integers(0, 10**9),

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from strandline.model.deduplicate import Deduplicate
 from strandline.model.joins import IntervalJoin
 from strandline.model.steps import WindowedStep
+from strandline.model.table_join import TableJoin
 
-Operator = WindowedStep | Deduplicate | IntervalJoin
+Operator = WindowedStep | Deduplicate | IntervalJoin | TableJoin
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,7 +244,7 @@ class TableJoinOperator:
         shown = {table_role(number) for number in self.definition.shown}
         known = [(name, kind) for role, name, kind in self.definition.columns if role in shown]
         complete = rows.with_columns(
-            pl.lit(None, pl.String if kind is None else to_polars(kind)).alias(name)
+            pl.lit(None, pl.Null if kind is None else to_polars(kind)).alias(name)
             for name, kind in known
             if name not in rows.columns
         )

@@ -9,6 +9,8 @@ waiting    orders without a payment or without a shipment, as a changelog
 import sqlite3
 from datetime import UTC, datetime
 
+import polars as pl
+
 import strandline as sl
 
 START = datetime(2026, 5, 1, tzinfo=UTC)  # in the past, so that all events are there at once
@@ -30,7 +32,7 @@ overview = sl.join_tables(
 ).on("key")  # fmt: skip
 pipeline = sl.together(
     overview.write(sl.sqlite("shop.db", table="overview", mode="upsert")),
-    overview.where("paid IS NULL OR weight IS NULL").write(sl.sqlite("shop.db", table="waiting")),
+    overview.where(pl.col("paid").is_null() | pl.col("weight").is_null()).write(sl.sqlite("shop.db", table="waiting")),
     orders.write(sl.sqlite("shop.db", table="orders", mode="upsert")),
     payments.write(sl.sqlite("shop.db", table="payments", mode="upsert")),
     shipments.write(sl.sqlite("shop.db", table="shipments", mode="upsert")),

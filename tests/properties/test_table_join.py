@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import strandline as sl
 from strandline.execution.block_addresses import place
 from strandline.kernel.blocks.block import AT, REASON, SIGN
-from strandline.kernel.join import table_rows
+from strandline.kernel.join import hash_slices, table_rows
 from strandline.kernel.operators import operator_of
 from strandline.kernel.state import slice_deltas
 from strandline.kernel.state_export import distribute, export
@@ -219,8 +219,9 @@ def by_duckdb(joins: Sequence[How], tables: Sequence[Mapping[tuple[str | None, i
 
 @pytest.fixture(autouse=True, params=["whole slices", "deltas"])
 def _deltas(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write small slices whole, as in a job, or as deltas that are merged as soon as there are two."""
+    """Write small slices whole, as in a job, or as deltas, and split slices of more than three rows."""
     if request.param == "deltas":
+        monkeypatch.setattr(hash_slices, "MOST_ROWS", 3)
         monkeypatch.setattr(table_rows, "LARGE", 1)
         monkeypatch.setattr(slice_deltas, "MERGE_FACTOR", 2)
 

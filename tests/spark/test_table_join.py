@@ -69,7 +69,7 @@ def test_tables_of_last_rows_are_upserted_and_totals_over_them_follow(spark: Spa
     joined = (
         current(tmp_path / "orders").join(current(tmp_path / "payments")).on("team").as_tables(how="full", forever=True)
     )
-    totals = joined.key_by("score").aggregate(n=sl.count(), paid=sl.sum("score_right"))
+    totals = joined.key_by("score").keep_for_ever().aggregate(n=sl.count(), paid=sl.sum("score_right"))
     pipeline = sl.together(
         joined.write(sl.sqlite(database, table="joined", mode="upsert")),
         totals.write(sl.sqlite(database, table="totals")),

@@ -1,4 +1,4 @@
-"""Keep the rows of a table in slices by key, sorted by key hash, and find the rows of given keys.
+"""Keep the rows of a table in slices by key hash, sorted by key hash, and find the rows of given keys.
 
 A lookup opens only the slices of its keys. It reads their hashes, and of the rows with an equal hash the key and the
 event time; other columns are read only of rows that the result shows. New rows and removals are appended as deltas.
@@ -15,9 +15,10 @@ import polars as pl
 from strandline.kernel.blocks.block import AT
 from strandline.kernel.blocks.hashing import hashed
 from strandline.kernel.blocks.small_frames import only
+from strandline.kernel.join.hash_slices import can_split, slices_of, split
 from strandline.kernel.join.pairs import Longs, ranges
 from strandline.kernel.state import slice_deltas
-from strandline.kernel.state.partitioning import KEY_SLICES, ordered
+from strandline.kernel.state.partitioning import ordered
 from strandline.kernel.state.slice_deltas import LARGE, MIN_RATIO, Run, SliceChanges
 from strandline.kernel.state.slice_rows import Store, valid_rows
 from strandline.kernel.state.slice_store import DUE_CLOCK, DUE_WATERMARK, Slice, Slices, by_slice, pack_slice
@@ -28,8 +29,6 @@ HASH: Final = "@hash"
 TABLE: Final = "@table"
 """The number of the table that a key with a null belongs to; -1 for other keys."""
 _HALF: Final = np.uint64(32)
-_SLICE_BITS: Final = 8
-"""The slice of a key follows from the bits of its half hash above these, as for all slices by key."""
 
 Flags = npt.NDArray[np.bool_]
 Deadlines = Callable[[pl.DataFrame], pl.DataFrame]
@@ -44,12 +43,6 @@ def table_store(number: int) -> Store:
 def with_hash(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """Add the half hash of the key columns."""
     return rows.with_columns(pl.Series(HASH, (hashed(only(rows, keys)) >> _HALF).view(np.int64)))
-
-
-def slices_of(hashes: Longs) -> Longs:
-    """Return the slice of each half hash."""
-    found: Longs = (hashes >> _SLICE_BITS) % KEY_SLICES
-    return found
 
 
 def has_null(keys: pl.DataFrame) -> Flags:
@@ -159,7 +152,7 @@ def find_rows(
     """
     found = StoredRows(store, slices)
     mine = keys.in_table(number)
-    of_slice = slices_of(keys.hashes[mine])
+    of_slice = slices_of(keys.hashes[mine], slices)
     parts: list[tuple[Longs, Longs, Longs, Longs]] = []
     for each in sorted({*np.unique(of_slice).tolist(), *also} & slices.keys()):
         runs = slice_deltas.read_runs(held, store, each, slices[each], [HASH])
@@ -213,52 +206,65 @@ def write_table(
     slices = dict(stored.slices)
     parts: dict[int, pl.DataFrame] = {}
     if new is not None and new.height:
-        parts = by_slice(deadlines(new), pl.Series("slice", slices_of(new[HASH].to_numpy())))
+        parts = by_slice(deadlines(new), pl.Series("slice", slices_of(new[HASH].to_numpy(), slices)))
     removed = {int(each) for each in np.unique(stored.slice_numbers[gone])}
     writes: dict[str, bytes | None] = {}
     for number in sorted({*parts, *removed, *whole}):
-        if number not in slices:
-            rows = ordered(parts[number], (HASH, AT))
-            writes[stored.store.place(number)], slices[number] = pack_slice(stored.store, rows, {})
-            continue
-        places = np.sort(stored.places[gone[stored.slice_numbers[gone] == number]])
-        opened, added = stored.opened[number], parts.get(number)
-        changed, entry = _changed(stored.store, opened, added, places, deadlines, is_whole=number in whole)
-        writes |= changed
-        if entry is None:
+        if number in slices:
+            places = np.sort(stored.places[gone[stored.slice_numbers[gone] == number]])
             del slices[number]
+            changes = _Changes(stored.store, stored.opened[number], parts.get(number), places)
+            changed, entries = changes.written(deadlines, is_whole=number in whole)
         else:
-            slices[number] = entry
+            changed, entries = _packed(stored.store, number, parts[number])
+        writes |= changed
+        slices |= entries
     return writes, slices
 
 
-def _changed(
-    store: Store,
-    opened: OpenSlice,
-    added: pl.DataFrame | None,
-    gone: Longs,
-    deadlines: Deadlines,
-    *,
-    is_whole: bool,
-) -> tuple[dict[str, bytes | None], Slice | None]:
-    """Write one slice: a delta, or all of its rows if it is small or much of it is gone; None if no row is left."""
-    left = opened.valid.copy()
-    left[gone] = False
-    others = np.flatnonzero(left)
-    if added is None and not len(others):
-        return deleted(store, opened), None
-    if is_whole or opened.entry.rows < LARGE or (opened.entry.gone + len(gone)) * MIN_RATIO >= opened.entry.rows:
-        kept = [deadlines(run.at(own)) for run in opened.runs if len(own := run.among(others))]
-        rows = pl.concat([*kept, *([] if added is None else [added])], how="diagonal_relaxed")
-        data, entry = pack_slice(store, ordered(rows, (HASH, AT)), {})
-        return {**deleted(store, opened), store.place(opened.number): data}, entry
-    rows = deadlines(opened.runs[0].at(np.zeros(0, np.int64))) if added is None else added
-    touched = pl.DataFrame({AT: np.zeros(len(gone), np.int64)})
-    changes = SliceChanges(store, opened.number, opened.entry, opened.runs, gone, others, touched)
-    return slice_deltas.end(changes, rows, (HASH, AT))
+def _packed(store: Store, number: int, rows: pl.DataFrame) -> tuple[dict[str, bytes | None], dict[int, Slice]]:
+    """Write all rows of a slice, split if they are many."""
+    writes: dict[str, bytes | None] = {}
+    entries: dict[int, Slice] = {}
+    for each, part in split(number, ordered(rows, (HASH, AT)), HASH):
+        writes[store.place(each)], entries[each] = pack_slice(store, part, {})
+    return writes, entries
 
 
-def deleted(store: Store, opened: OpenSlice) -> dict[str, bytes | None]:
-    """Delete a slice with its deltas."""
-    places = store.delta_places(opened.number, opened.entry.deltas)
-    return dict.fromkeys((store.place(opened.number), *places))
+@dataclass(frozen=True, slots=True, eq=False)
+class _Changes:
+    """What a batch adds to a slice, and the positions of the rows that it removes."""
+
+    store: Store
+    opened: OpenSlice
+    added: pl.DataFrame | None
+    gone: Longs
+
+    def written(self, deadlines: Deadlines, *, is_whole: bool) -> tuple[dict[str, bytes | None], dict[int, Slice]]:
+        """Write a delta, or all rows if there are few or too many, or many are gone. No slice: no row is left."""
+        opened, added = self.opened, self.added
+        left = opened.valid.copy()
+        left[self.gone] = False
+        others = np.flatnonzero(left)
+        if added is None and not len(others):
+            return self._deleted(), {}
+        if is_whole or self._is_rewritten(len(others)):
+            kept = [deadlines(run.at(own)) for run in opened.runs if len(own := run.among(others))]
+            rows = pl.concat([*kept, *([] if added is None else [added])], how="diagonal_relaxed")
+            writes, entries = _packed(self.store, opened.number, rows)
+            return {**self._deleted(), **writes}, entries
+        rows = deadlines(opened.runs[0].at(np.zeros(0, np.int64))) if added is None else added
+        touched = pl.DataFrame({AT: np.zeros(len(self.gone), np.int64)})
+        changes = SliceChanges(self.store, opened.number, opened.entry, opened.runs, self.gone, others, touched)
+        writes, entry = slice_deltas.end(changes, rows, (HASH, AT))
+        return writes, {opened.number: entry}
+
+    def _is_rewritten(self, others: int) -> bool:
+        entry, added = self.opened.entry, 0 if self.added is None else self.added.height
+        too_many = can_split(self.opened.number, others + added)
+        return too_many or entry.rows < LARGE or (entry.gone + len(self.gone)) * MIN_RATIO >= entry.rows
+
+    def _deleted(self) -> dict[str, bytes | None]:
+        """Delete the slice with its deltas."""
+        places = self.store.delta_places(self.opened.number, self.opened.entry.deltas)
+        return dict.fromkeys((self.store.place(self.opened.number), *places))

@@ -1,6 +1,5 @@
 """Joins of tables as the job's own code plays them agree with the oracle and DuckDB, on generated changelogs."""
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -26,10 +25,11 @@ from strandline.model.table_join import TableJoin, table_role
 from strandline.plan.compile import to_stages
 from strandline.reference.table_join import TableJoinState, Times, table_join
 from tests.plan.endpoints import PaperSink
+from tests.properties.budget import examples
 from tests.spark.by_hand import Carrier, MapState
 from tests.spark.test_flows import rows, typed
 
-EACH: Final = max(int(os.environ.get("STRANDLINE_HISTORIES", "1000")) // 100, 8)
+EACH: Final = max(examples(100), 8)
 DELAY: Final = 3
 
 Change = tuple[str | None, int, int, int]
@@ -139,6 +139,9 @@ def agree(compiled: Any, batches: Sequence[Batch], *, moves: bool = False, secon
         assert output.counts.filtered == filtered
         (step,) = carrier.steps.values()
         assert step.output_watermark == after
+        accepted = sum(len(changes) for changes in batch) - sum(late.values())
+        assert sum(each.accepted for each in step.inputs.values()) == accepted
+        assert sum(each.late for each in step.inputs.values()) == sum(late.values())
         for (is_retraction, *row), many in found.items():
             table[tuple(row)] += -many if is_retraction else many
         assert min(table.values(), default=0) >= 0

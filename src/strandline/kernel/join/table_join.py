@@ -4,7 +4,7 @@ Order of a batch: find the stored rows of the keys that change; refuse insertion
 retracted rows; emit the changes of the result; forget keys that have not changed for their time to live; write.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -35,6 +35,7 @@ from strandline.kernel.operator import PARTIAL, ROWS, WATERMARK, Batch, Exported
 from strandline.kernel.single_elements import by_key_group, with_valid_time
 from strandline.kernel.state.slice_store import INDEX, Index, Slices, write_index
 from strandline.kernel.watermarks import Rule
+from strandline.model.counts import InputCounts
 from strandline.model.elements import TimeDomain
 from strandline.model.operators import OperatorInput
 from strandline.model.panes import LateReason
@@ -60,6 +61,9 @@ class _Table:
     new: pl.DataFrame | None = None
     """The inserted rows that stay after the batch."""
     new_keys: Longs = field(default_factory=lambda: np.zeros(0, np.int64))
+    late: int = 0
+    ended: int = 0
+    """Rows that leave the table, or need no state."""
 
     @property
     def is_stored_after(self) -> Flags:
@@ -131,11 +135,13 @@ class TableJoinOperator:
         return by_key_group(named, self.keys, groups)
 
     def play(self, batch: Batch) -> Played:
-        arrived, filtered = self._arrivals(batch)
+        arrived, dropped = self._arrivals(batch)
         ended = open_changed(batch, self.definition, self.keys)
         changing = [*arrived.values()] + ([] if ended.due is None else [ended.due])
         if not changing:
-            return Played({}, dict(batch.index.stores), filtered=filtered)
+            tables = [_Table(n, StoredRows(table_store(n), {}), np.zeros(0, np.bool_)) for n in range(len(dropped))]
+            inputs = self._counts(batch, tables, dropped, batch.index.stores)
+            return Played({}, batch.index.stores, filtered=sum(dropped), inputs=inputs)
         keys = distinct_keys(changing, self.keys)
         changed = ended.of(keys)
         tables = [
@@ -144,12 +150,27 @@ class TableJoinOperator:
         late = self._refused(batch, tables, keys, changed)
         rows = self._result(tables, keys)
         writes, stores = self._write(batch, tables, keys, changed)
-        refused = 0 if late is None else late.height
+        refused = sum(table.late for table in tables)
         contributed = sum(frame.height for frame in arrived.values()) - refused
-        return Played(writes, stores, rows, late, contributed, refused, filtered)
+        inputs = self._counts(batch, tables, dropped, stores)
+        return Played(writes, stores, rows, late, contributed, refused, sum(dropped), inputs=inputs)
 
-    def _arrivals(self, batch: Batch) -> tuple[dict[int, pl.DataFrame], int]:
-        """Return the changes of each table, sorted by key hash, time and position, and how many rows are dropped.
+    def _counts(
+        self, batch: Batch, tables: Sequence[_Table], dropped: Sequence[int], stores: Mapping[str, Slices]
+    ) -> dict[str, InputCounts]:
+        """Return what became of the rows of each table."""
+        found: dict[str, InputCounts] = {}
+        for table, none in zip(tables, dropped, strict=True):
+            name = table_store(table.number).name
+            before, after = (
+                sum(entry.rows for entry in each.get(name, {}).values()) for each in (batch.index.stores, stores)
+            )
+            accepted = none + (0 if table.changes is None else table.changes.height)
+            found[table_role(table.number)] = InputCounts(accepted, table.late, before, none + table.ended, after)
+        return found
+
+    def _arrivals(self, batch: Batch) -> tuple[dict[int, pl.DataFrame], list[int]]:
+        """Return the changes of each table, sorted by key hash, time and position, and how many of each are dropped.
 
         A row with a null key is dropped if the result never shows rows of its table alone.
         """
@@ -162,18 +183,18 @@ class TableJoinOperator:
                 signed = frame if SIGN in frame.columns else frame.with_columns(pl.lit(1, pl.Int64).alias(SIGN))
                 frames.setdefault(number, []).append(signed)
         found: dict[int, pl.DataFrame] = {}
-        filtered = 0
+        dropped = [0] * len(roles)
         for number in sorted(frames):
             rows = stacked(frames[number])
             null = has_null(only(rows, self.keys))
             if null.any() and self.definition.combined([n == number for n in range(len(roles))]) is None:
-                filtered += int(null.sum())
+                dropped[number] = int(null.sum())
                 rows, null = rows.filter(pl.Series(~null)), null[~null]
             if rows.height:
                 tables = pl.Series(TABLE, np.where(null, number, -1), pl.Int64)
                 ready = with_hash(rows, self.keys).with_columns(tables)
                 found[number] = ready.sort(HASH, AT, *element_columns(rows), maintain_order=True)
-        return found, filtered
+        return found, dropped
 
     def _open(
         self, batch: Batch, number: int, keys: Keys, changed: ChangedKeys | None, rows: pl.DataFrame | None
@@ -197,8 +218,10 @@ class TableJoinOperator:
                 continue
             expired = self._expired(batch, table, known)
             table.changes, refused, table.keys = _split(table.changes, table.keys, expired)
-            late += [] if refused is None else [_late(refused, LateReason.EXPIRED, batch.now.before)]
-            late += self._apply(table, batch.now.before)
+            own = [] if refused is None else [_late(refused, LateReason.EXPIRED, batch.now.before)]
+            own += self._apply(table, batch.now.before)
+            table.late = sum(each.height for each in own)
+            late += own
             if changed is not None:
                 changed.note(table.keys, table.changes[AT].to_numpy(), batch.now)
         return pl.concat(late, how="diagonal_relaxed") if late else None
@@ -221,6 +244,8 @@ class TableJoinOperator:
         stays = (table.changes[SIGN].to_numpy() > 0) & ~removed.new
         table.new, _, table.new_keys = _split(table.changes, table.keys, ~stays)
         table.changes, unmatched, table.keys = _split(table.changes, table.keys, removed.unmatched)
+        # A retraction ends at once, and so does the row that it removes.
+        table.ended += int((table.changes[SIGN].to_numpy() < 0).sum()) + int(removed.new.sum())
         return [] if unmatched is None else [_late(unmatched, LateReason.NO_SUCH_ROW, watermark)]
 
     def _result(self, tables: Sequence[_Table], keys: Keys) -> pl.DataFrame | None:
@@ -263,6 +288,7 @@ class TableJoinOperator:
         for table in tables:
             stays = table.is_stored_after & ~forgotten[table.stored.keys]
             new = table.new
+            table.ended += int((~stays).sum()) + int(forgotten[table.new_keys].sum())
             if new is not None:
                 is_kept = ~forgotten[table.new_keys]
                 kept[table.new_keys[is_kept]] = True

@@ -306,3 +306,34 @@ def test_the_changelog_of_the_last_elements_keeps_the_result_current() -> None:
         finals = [Counter({(team, score): 1 for score, team in known.items()}) for known in latest]
         assert +table == by_duckdb([how], finals)
         assert join.one_row is False
+
+
+def test_a_restored_join_may_begin_to_forget_keys() -> None:
+    """Keys that were kept forever have changed last when their latest row did."""
+    forever, forgetting = stages([How.LEFT]), stages([How.LEFT], expire_after="10s")
+    carrier = Carrier(forever)
+    first = [("a", 1, 100, 1), ("b", 2, 105, 1), (None, 3, 101, 1)]
+    carrier.carry_frames({0: [signed(first)], 1: [signed([("a", 4, 103, 1)])]}, 0)
+    step = forgetting.steps[0]
+    now = operator_of(step.operator, step.keys, step.operator_inputs)
+    held = distribute(export(state.held for state in carrier.groups.values()), now, step.groups)
+    again = Carrier(forgetting, combines=False)
+    for to, state in carrier.groups.items():
+        again.groups[to] = MapState()
+        again.groups[to].held = dict(held[place(to)[1]])
+        assert state.held
+    # The watermark passes 113s: key a and the null key are forgotten, key b is not.
+    again.carry_frames({0: [signed([("c", 5, 117, 1)])], 1: [signed([("c", 6, 117, 1)])]}, 0)
+    (output,) = again.carry_frames({1: [signed([("a", 7, 120, 1), ("b", 8, 120, 1)])]}, 0)
+    found = emitted(output.panes, step.operator)
+    assert sorted((row[0], row[1], row[2], row[3]) for row in found) == [(False, "b", 2, 8), (True, "b", 2, None)]
+
+
+def test_a_table_is_joined_with_itself() -> None:
+    scores_ = typed("scores").event_time("at", sl.bounded(seconds=DELAY))
+    joined = scores_.join(scores_).on("team").as_tables(forever=True)
+    carrier = Carrier(to_stages(joined.write(PaperSink()).root, 3))
+    (output,) = carrier.carry_frames({0: [rows(("a", 1, 1), ("a", 2, 2), ("b", 3, 3))]}, 0)
+    assert output.panes is not None
+    found = sorted(output.panes.select("team", "score", "score_right").rows())
+    assert found == [("a", 1, 1), ("a", 1, 2), ("a", 2, 1), ("a", 2, 2), ("b", 3, 3)]

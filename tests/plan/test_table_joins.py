@@ -82,6 +82,7 @@ def test_a_window_over_tables_is_warned_of_corrections_that_come_late() -> None:
     totals = three().key_by("carrier").window(sl.tumbling(minutes=1)).aggregate(n=sl.count())
     text = totals.write(PaperSink()).explain()
     assert "corrections of join of tables by order_id may be any time behind the watermark" in text
+    assert "rows of join of tables by order_id may leave a key and window of n by carrier" in text
 
 
 def test_a_sink_that_takes_no_retractions_is_refused() -> None:

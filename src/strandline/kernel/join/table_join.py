@@ -262,8 +262,8 @@ class TableJoinOperator:
     def _frame(self, changes: ResultChanges, tables: Sequence[_Table], keys: Keys) -> pl.DataFrame:
         """Read the rows that changes are made of, with the columns of the result in order."""
         columns = [column.gather(changes.keys) for column in keys.columns]
-        for number, rows in changes.chosen.items():
-            columns += [*without(tables[number].at(rows), self.keys)]
+        for number, chosen in changes.chosen.items():
+            columns += [*without(tables[number].at(chosen), self.keys)]
         columns += [pl.Series(AT, changes.times), pl.Series(SIGN, changes.signs, pl.Int64)]
         rows = pl.DataFrame(columns)
         shown = {table_role(number) for number in self.definition.shown}

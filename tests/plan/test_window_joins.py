@@ -6,6 +6,8 @@ import pytest
 
 import strandline as sl
 from strandline.errors import InvalidStep, PlanError
+from strandline.model.steps import WindowedStep
+from strandline.plan.nodes import KeyedNode
 from strandline.plan.pipeline import Panes, read
 from tests.plan.endpoints import NoRunner, PaperSink
 from tests.plan.test_joins import ORDERS, PAYMENTS, Source
@@ -80,5 +82,8 @@ def test_an_aggregation_over_accumulating_firings_is_refused() -> None:
 
 def test_a_step_over_a_retracting_join_retracts_and_allows_its_lateness() -> None:
     over = joined(accumulate="retracting", allowed_lateness="1h").key_by("order_id").window(WINDOW)
-    assert over.aggregate(n=sl.count()).root.operator.accumulation == "retracting"
-    assert str(over.aggregate(n=sl.count()).root.operator.lateness.allowed) == "1h"
+    node = over.aggregate(n=sl.count()).root
+    assert isinstance(node, KeyedNode)
+    assert isinstance(node.operator, WindowedStep)
+    assert node.operator.accumulation == "retracting"
+    assert str(node.operator.lateness.allowed) == "1h"

@@ -252,10 +252,14 @@ def by_rule(stories: list[Story]) -> dict[str, list[Story]]:
     return found
 
 
-def summary(pipeline: dict[str, Any]) -> str:
+def summary(pipeline: dict[str, Any] | str) -> str:
     """The pipeline in a line: where, when, how."""
-    if "deduplicate" in pipeline:
-        parts = [f"deduplicate {_plain(pipeline['deduplicate'])}"]
+    if isinstance(pipeline, str):
+        return pipeline
+    for word in ("deduplicate", "join", "window_join"):
+        if word not in pipeline:
+            continue
+        parts = [f"{word.replace('_', ' ')} {_plain(pipeline[word])}"]
         return "; ".join(parts + [f"lateness {pipeline[name]}" for name in ("allowed_lateness",) if name in pipeline])
     parts = [_plain(pipeline.get("window", "global"))]
     if "trigger" in pipeline:

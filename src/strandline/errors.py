@@ -14,6 +14,8 @@ StrandlineError
 │   ├── SourceUnavailable    temporarily: a source is unreachable
 │   ├── SinkError        a sink rejected its input
 │   │   └── SinkUnavailable  temporarily: it is unreachable or busy
+│   ├── LookupFailed     a lookup table cannot be used
+│   │   └── LookupUnavailable  temporarily: it is unreachable or busy
 │   └── RegistryError    a schema registry's response cannot be used
 │       ├── RegistryDown     unreachable, also after retries
 │       ├── SchemaNotFound   no such schema, subject or version
@@ -150,6 +152,14 @@ class SinkError(RunError):
 
 class SinkUnavailable(SinkError):
     """A sink is unreachable or busy; the job waits and sends the same batch again."""
+
+
+class LookupFailed(RunError):
+    """A lookup table cannot be used: it is unknown, lacks a column, or rejects the connection."""
+
+
+class LookupUnavailable(LookupFailed):
+    """A lookup table is unreachable or busy; the job waits and looks the same rows up again."""
 
 
 class RegistryError(RunError):

@@ -203,7 +203,7 @@ def prepare_packets(stories: Mapping[int, Played]) -> Callable[[Iterator[pa.Reco
             for story, data in zip(batch["story"].to_pylist(), batch["packet"].to_pylist(), strict=True):
                 packet = _unpacked(unpack(data, f"packet of story {story}"))
                 played = stories[story]
-                sent += played.sent(prepared(packet, played.stages, _batch_of(story, packet.clock)))
+                sent += played.sent(prepared(packet, played.stages, _batch_of(story, packet.clock, packet.tables)))
         if sent:
             numbers = pa.array([to for to, _ in sent], pa.int64())
             blocks = pa.array([pack(block) for _, block in sent], pa.binary())
@@ -226,21 +226,24 @@ def _level(stories: Mapping[int, Played], level: int) -> tuple[Play, Callable[[i
     return play, here.__contains__
 
 
-def _batch_of(story: int, clock: int | None = None) -> Batch:
+def _batch_of(story: int, clock: int | None = None, tables: Mapping[str, Any] | None = None) -> Batch:
     """Return the facts of the batch of one story."""
     known = current_batch().horizons
-    return Batch(clock, {to % _STORIES: at for to, at in known.items() if to // _STORIES == story})
+    return Batch(clock, {to % _STORIES: at for to, at in known.items() if to // _STORIES == story}, tables=tables or {})
 
 
 def _unpacked(data: Block) -> Packet:
     rows = {int(name.removeprefix(_SCAN)): frame for name, frame in data.frames.items()}
     reports = {name: control_from_facts(each).seen for name, each in data.facts["reports"].items()}
-    return Packet(rows, data.facts["clock"], reports, data.facts["drain"], frozenset(data.facts["alone"]))
+    return Packet(
+        rows, data.facts["clock"], reports, data.facts["drain"], frozenset(data.facts["alone"]), data.facts["tables"]
+    )
 
 
 def _packed(packet: Packet) -> bytes:
     reports = {name: control_to_facts(Control(packet.clock, seen)) for name, seen in packet.reports.items()}
     facts = {"reports": reports, "clock": packet.clock, "drain": packet.drain, "alone": sorted(packet.alone)}
+    facts["tables"] = packet.tables
     return pack(Block({f"{_SCAN}{number}": rows for number, rows in packet.rows.items()}, facts))
 
 

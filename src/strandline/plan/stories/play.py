@@ -38,6 +38,7 @@ from strandline.plan.stories.story_steps import (
     MoveWatermark,
     Restart,
     ReturnActive,
+    SetTables,
 )
 
 
@@ -150,6 +151,9 @@ class _Stage:
                 return self._look_at_player(act)
             case Restart():
                 self.player = self.player.restart()
+                return None
+            case SetTables(tables):
+                self.player.set_tables(tables)
                 return None
             case _:
                 emitted = self._move(act)

@@ -66,14 +66,18 @@ if TYPE_CHECKING:
     from strandline.connectors.delta.source import delta_table
     from strandline.connectors.discard import discard
     from strandline.connectors.files import compact, files, folder, manifested_files, read_manifested
+    from strandline.connectors.function_lookup import lookup_function
     from strandline.connectors.function_sink import call
     from strandline.connectors.generated import generator
+    from strandline.connectors.http_lookup import lookup_http
     from strandline.connectors.kafka import dead_topic, kafka, kafka_topic, sasl, tls
     from strandline.connectors.scores import scores
     from strandline.connectors.sql.duckdb import duckdb
+    from strandline.connectors.sql.lookup_postgres import lookup_postgres
+    from strandline.connectors.sql.lookup_sqlite import lookup_sqlite
     from strandline.connectors.sql.postgres import postgres
     from strandline.connectors.sql.sqlite import sqlite
-    from strandline.connectors.valkey import valkey
+    from strandline.connectors.valkey import lookup_valkey, valkey
     from strandline.connectors.webhook import webhook
     from strandline.formats.avro.codec import avro
     from strandline.formats.csv import csv
@@ -112,6 +116,11 @@ _LAZY_NAMES = {
     "json": "strandline.formats.json.codec",
     "kafka": "strandline.connectors.kafka",
     "kafka_topic": "strandline.connectors.kafka",
+    "lookup_function": "strandline.connectors.function_lookup",
+    "lookup_http": "strandline.connectors.http_lookup",
+    "lookup_postgres": "strandline.connectors.sql.lookup_postgres",
+    "lookup_sqlite": "strandline.connectors.sql.lookup_sqlite",
+    "lookup_valkey": "strandline.connectors.valkey",
     "manifested_files": "strandline.connectors.files",
     "postgres": "strandline.connectors.sql.postgres",
     "protobuf": "strandline.formats.protobuf.codec",
@@ -161,7 +170,7 @@ __all__ = [
     "count", "count_distinct", "count_window", "csv", "cumulating", "custom", "dead_files", "dead_table", "dead_topic",
     "debezium", "delta", "delta_table", "discard", "discarding", "duckdb", "every", "everything", "failure_budget",
     "files", "first", "first_of", "folder", "frame", "from_source", "generator", "in_sequence", "infer_json", "json",
-    "kafka", "kafka_topic", "keep_delta", "keep_last", "keep_within", "last", "manifested_files", "max", "mean", "min",
+    "kafka", "kafka_topic", "keep_delta", "keep_last", "keep_within", "last", "lookup_function", "lookup_http", "lookup_postgres", "lookup_sqlite", "lookup_valkey", "manifested_files", "max", "mean", "min",
     "monotone", "never", "or_finally", "percentile", "postgres", "protobuf", "quantile", "raw", "read",
     "read_manifested", "registry", "repeatedly", "retracting", "sasl", "scores", "secret", "session", "sliding",
     "sqlite", "stddev", "string_agg", "sum", "text", "tls", "together", "top_k", "tumbling", "union", "valkey",

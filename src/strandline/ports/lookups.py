@@ -30,6 +30,11 @@ class OpenLookup(Protocol):
 class CheckedLookup(LookupTable, Protocol):
     """A lookup table that can be opened. It is sent to worker processes, so it holds no connection."""
 
+    @property
+    def most_keys(self) -> int | None:
+        """Return how many keys a request may have; None for any number."""
+        ...
+
     def check(self, keys: Sequence[str]) -> None:
         """Raise if it does not exist, lacks a column, has another type, or rejects the connection."""
         ...

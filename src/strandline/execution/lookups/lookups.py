@@ -108,7 +108,7 @@ class Lookups:
             if not isinstance(join.table, CheckedLookup):
                 raise InvalidStep(f"{join.table.name} cannot be opened", hint="stories give its rows: table: …")
             opened = join.table.open(join.table_keys, join.value_names)
-            found = _Open(Requests(join, opened), AnswerCache(join))
+            found = _Open(Requests(join, opened, join.table.most_keys), AnswerCache(join))
             if job:
                 _open[f"{job} {lookup}"] = found
             else:

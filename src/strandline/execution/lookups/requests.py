@@ -45,6 +45,7 @@ class Requests:
 
     join: LookupJoin
     table: OpenLookup
+    most_keys: int | None = None
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     _rate: RateLimit = field(init=False)
@@ -65,13 +66,15 @@ class Requests:
         After a failure no further request of the batch begins: its keys fail with the same reason.
         """
         failure = _Failure()
-        parts = [*keys.iter_slices(self._limits.keys_per_request)]
+        parts = [*keys.iter_slices(min(self._limits.keys_per_request, self.most_keys or keys.height or 1))]
         if len(parts) < 2:
             found = [self._part(part, failure) for part in parts]
         else:
             found = [*self._threads.map(lambda part: self._part(part, failure), parts)]
         if failure.problem is not None and self.join.on_failure is OnFailure.WAIT:
-            raise LookupUnavailable(f"{self.join.table.name} does not answer", detail=str(failure.problem))
+            # Waiting helps here too: someone may repair the table or its permissions.
+            known = failure.problem
+            raise LookupUnavailable(known.message, detail=known.detail, hint=known.hint)
         return pl.concat(found) if found else failed_answers(keys, "", self.join)
 
     def _part(self, keys: pl.DataFrame, failure: "_Failure") -> pl.DataFrame:

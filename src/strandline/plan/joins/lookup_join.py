@@ -13,8 +13,10 @@ from strandline.plan.nodes import Node, Stateless
 
 S = TypeVar("S")
 
-_NO_KEYS: Final = ("array", "map", "struct", "double", "float")
-"""Types that are no keys: values of one key may differ in form."""
+_KEYS: Final = (
+    "string", "long", "bigint", "int", "integer", "short", "smallint", "byte", "tinyint", "boolean",
+)  # fmt: skip
+"""Types of keys: equal values have one form in every system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,8 @@ def _check_keys(keys: tuple[tuple[str, str], ...], left: Node, table: LookupTabl
         kind = type_of(left.columns, name, "left")
         partner = type_of(table.table_columns, other, f"table {table.name}")
         assert partner is not None  # noqa: S101 - a table has types for all its columns
-        if partner.startswith(_NO_KEYS):
-            raise InvalidStep(f"the key {other!r} is a {partner}", hint="find rows by strings, integers or timestamps")
+        if partner not in _KEYS:
+            raise InvalidStep(f"the key {other!r} is a {partner}", hint="find rows by strings, integers or booleans")
         if kind is not None and kind != partner:
             raise InvalidStep(
                 f"the keys {name!r} and {other!r} have different types",

@@ -135,6 +135,9 @@ class OpenHttpLookup:
         names = (*self.keys, *self.columns)
         return typed_rows({name: self.lookup.table_columns[name] for name in names}, found)
 
+    def close(self) -> None:
+        """Do nothing: every request has its own connection."""
+
     def _of_one(self, row: tuple[Any, ...], headers: Mapping[str, str]) -> list[tuple[Any, ...]]:
         content = self._get(dict(zip(self.keys, map(_written, row), strict=True)), headers)
         if content is None:

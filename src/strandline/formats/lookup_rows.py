@@ -82,7 +82,7 @@ def _text(value: Any) -> str:
 
 
 def _integer(value: Any, bits: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | str | bytes | Decimal) or value != value:
+    if isinstance(value, bool) or not isinstance(value, int | str | bytes | Decimal):
         raise TypeError
     found = int(value)
     if isinstance(value, Decimal) and found != value:

@@ -160,7 +160,7 @@ class OpenPostgresLookup:
     def _execute(self, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         with self._lookup_errors():
             escaped = statement if statement == _COLUMNS or not values else _escaped(statement)
-            return self._connection().execute(escaped, values or None).fetchall()  # type: ignore[arg-type]
+            return self._connection().execute(escaped, values or None).fetchall()
 
     @contextmanager
     def _lookup_errors(self) -> Iterator[None]:

@@ -89,17 +89,14 @@ def lookup_valkey(
 
 def fields_of(pattern: str) -> tuple[str, ...]:
     """Return the columns that a pattern names in braces."""
+    wrong = InvalidStep(f"the pattern {pattern!r} cannot be read", hint='as in "user:{user_id}"')
     try:
-        found = [name for _, name, form, conversion in Formatter().parse(pattern) if name is not None
-                 for _ in [_plain(form, conversion)]]  # fmt: skip
+        parts = [*Formatter().parse(pattern)]
     except ValueError:
-        raise InvalidStep(f"the pattern {pattern!r} cannot be read", hint='as in "user:{user_id}"') from None
-    return tuple(dict.fromkeys(found))
-
-
-def _plain(form: str | None, conversion: str | None) -> None:
-    if form or conversion:
-        raise ValueError
+        raise wrong from None
+    if any(form or conversion for _, _, form, conversion in parts):
+        raise wrong
+    return tuple(dict.fromkeys(name for _, name, _, _ in parts if name is not None))
 
 
 class OpenValkeyLookup:

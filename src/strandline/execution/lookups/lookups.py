@@ -55,6 +55,8 @@ class Lookups:
     task: str
     route: str
     clock: int = 0
+    answered: dict[LookupJoin, pl.DataFrame] = field(default_factory=dict)
+    """Answers of this task, so that all its routes get the same ones."""
     used: list[_Open] = field(default_factory=list)
     """Tables that are closed with the task, because they belong to no job."""
 
@@ -69,7 +71,13 @@ class Lookups:
             failed = rows.with_columns(pl.lit(value).alias(name) for name, value in named.items())
             empty = rows.clear()
             return Passed(join_answers(empty, pl.DataFrame(schema=answer_schema(join)), join).rows, failed)
-        return join_answers(rows, self._answers(keys, join, f"{self.route}.{position}"), join)
+        columns, known = key_columns(join), self.answered.get(join)
+        rest = keys if known is None else keys.join(known, on=columns, how="anti", maintain_order="left")
+        if known is None or rest.height:
+            answers = self._answers(rest, join, f"{self.route}.{position}")
+            known = answers if known is None else pl.concat([known, answers]).unique(columns, maintain_order=True)
+            self.answered[join] = known
+        return join_answers(rows, known, join)
 
     def _answers(self, keys: pl.DataFrame, join: LookupJoin, place: str) -> pl.DataFrame:
         if join.table.name in self.batch.tables:

@@ -66,7 +66,7 @@ def _check_keys(keys: tuple[tuple[str, str], ...], left: Node, table: LookupTabl
             raise InvalidStep(f"on(…) names a {side} twice", hint="name each once")
     for name, other in keys:
         kind = type_of(left.columns, name, "left")
-        partner = type_of(table.table_columns, other, f"table {table.name}")
+        partner = type_of(dict(table.table_columns), other, f"table {table.name}")
         assert partner is not None  # noqa: S101 - a table has types for all its columns
         if partner not in _KEYS:
             raise InvalidStep(f"the key {other!r} is a {partner}", hint="find rows by strings, integers or booleans")

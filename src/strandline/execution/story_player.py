@@ -57,7 +57,10 @@ class StagesPlayer(ABC):
         self._key_types: dict[str, pl.DataType] = {}
         self._steps: Mapping[int, StepOutput] = {}
         self._counts: dict[str, Counts] = {}
-        self._tables: Mapping[str, Sequence[Mapping[str, Any]] | None] = {}
+        # A story reads no table outside, so a table that it does not mention is empty.
+        self._tables: Mapping[str, Sequence[Mapping[str, Any]] | None] = {
+            each.table.name: () for each in self._stages.lookups
+        }
 
     @abstractmethod
     def _carry(self, packet: Packet, batch: Batch) -> Gathered:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from strandline.errors import RunError
+from strandline.errors import RunError, Unsupported
 from strandline.execution.batch import Batch
 from strandline.execution.block_addresses import CARRIER, address, place
 from strandline.execution.gather_output import Gathered, gather
@@ -29,6 +29,7 @@ from strandline.execution.story_batch import Packet, prepared
 from strandline.execution.story_player import StagesPlayer
 from strandline.kernel.blocks.block import Block, pack, unpack
 from strandline.kernel.watermarks import Control, control_from_facts, control_to_facts
+from strandline.model.lookup_join import LookupJoin
 from strandline.plan.stages import KeyedStep, Scan, Stages
 from strandline.plan.stories.story_pipeline import StoryPipeline
 from strandline.ports.register_data_source import registered
@@ -297,6 +298,9 @@ class SparkPlayer(StagesPlayer):
 
     def __init__(self, carrier: Carrier, story: int, pipeline: StoryPipeline) -> None:
         super().__init__(pipeline)
+        operations = [each for step in self._stages.steps for route in step.routes for each in route.operations]
+        if any(isinstance(each, LookupJoin) for each in operations):
+            raise Unsupported("stories on Spark enrich rows of sources only", hint="play the story on kernel")
         self._carrier, self._story = carrier, story
 
     def _narrowed(self, scan: Scan, rows: pl.DataFrame) -> pl.DataFrame:

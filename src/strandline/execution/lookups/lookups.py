@@ -136,7 +136,11 @@ def _given(keys: pl.DataFrame, rows: GivenRows, join: LookupJoin) -> pl.DataFram
             raise LookupUnavailable(f"{join.table.name} does not answer")
         return failed_answers(keys, f"{join.table.name} does not answer", join)
     kinds = {name: to_polars(kind) for name, kind in join.table.table_columns.items()}
-    table = pl.DataFrame([[row.get(name) for name in kinds] for row in rows], schema=kinds, orient="row", strict=False)
+    try:
+        table = pl.DataFrame([[row.get(name) for name in kinds] for row in rows], schema=kinds, orient="row")
+    except (TypeError, pl.exceptions.PolarsError) as problem:
+        detail = str(problem).partition("\n")[0]
+        raise InvalidStep(f"the rows given for {join.table.name} do not fit its columns", detail=detail) from None
     names = dict(zip(join.table_keys, key_columns(join), strict=True))
     wanted = table.join(keys.rename({own: name for name, own in names.items()}), on=[*names], how="semi")
     return answers_of(keys, wanted, join)

@@ -1,5 +1,6 @@
 """Contract of lookup tables: the same keys get the same rows from each of them."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from strandline.errors import LookupFailed
+from strandline.errors import LookupFailed, LookupUnavailable
 from strandline.kernel.stateless_steps import PROBLEM
 from tests.contracts import lookup_tables
 from tests.contracts.lookup_tables import COLUMNS, SHAPE, Row, Table
@@ -134,3 +135,30 @@ def test_a_missing_table_is_refused_by_name(table: Table) -> None:
         pytest.skip("it is only known by its answers")
     with pytest.raises(LookupFailed, match="people"):
         table.missing().check(("user_id",))
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("name", ["postgres", "valkey"])
+def test_an_open_table_is_unavailable_while_its_server_is_down_and_answers_again(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    server = request.getfixturevalue(name)
+    made = getattr(lookup_tables, f"{name}_table")(server.address)
+    made.put([ANN])
+    opened = made.lookup(COLUMNS).open(("user_id",), ("name",))
+    key = pl.DataFrame({"user_id": [1]})
+    assert opened.rows(key)["name"].to_list() == ["Ann"]
+    server.kill()
+    try:
+        begun = time.monotonic()
+        with pytest.raises(LookupUnavailable):
+            opened.rows(key)
+        assert time.monotonic() - begun < 5
+    finally:
+        server.start()
+    again = getattr(lookup_tables, f"{name}_table")(server.address)
+    again.put([ANN])
+    assert opened.rows(key).height in (0, 1)  # a server may have lost its last second of writes
+    opened.close()
+    made.close()
+    again.close()

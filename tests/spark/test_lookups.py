@@ -1,6 +1,10 @@
 """Lookups on Spark: counted rows, panes, a table that is down, dead letters, pinned answers of a repeated batch."""
 
+import os
+import signal
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -113,6 +117,7 @@ def test_panes_are_enriched_and_a_failing_function_makes_dead_letters(spark: Spa
     written = read(database, "SELECT team, total, colour FROM totals")
     assert ("blue", 2, None) not in written
     assert len(written) + len(letters) == 3
+    assert job.counts.unmatched == sum(colour is None for _, _, colour in written)
 
 
 class Users:
@@ -206,3 +211,31 @@ def test_a_repeated_batch_gets_the_same_rows_if_answers_are_pinned(
     assert read(database, "SELECT city FROM plays WHERE score = 3") == [("Oslo",)]
     kept = [each.name for each in (tmp_path / "job" / FOLDER).glob("*")] if pin else []
     assert len(kept) <= 1
+
+
+PROGRAM = """
+import strandline as sl
+teams = sl.lookup_sqlite("teams.db", "team string, city string", table="teams")
+rows = sl.read(sl.files("in", "team string, score long, at timestamp")).enrich(teams, pin=True).on("team")
+pipeline = sl.together(*(rows.write(sl.sqlite(f"{name}.db", table="plays")) for name in ("one", "two")))
+pipeline.run(checkpoint="job", available_now=True).await_end()
+"""
+
+
+def test_a_job_that_is_killed_between_two_sinks_gives_both_the_same_rows(tmp_path: Path) -> None:
+    def start(**environment: str) -> int:
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM], cwd=tmp_path, env={**os.environ, **environment}, start_new_session=True,
+            capture_output=True, check=False, timeout=PATIENCE,
+        )  # fmt: skip
+        return done.returncode
+
+    set_cities(tmp_path / "teams.db", ("red", "Rome"))
+    write(tmp_path / "in", "1", ("red", 1, 20), ("blue", 2, 21))
+    assert start(STRANDLINE_CRASH="C9:2") == -signal.SIGKILL
+    expected = [("blue", None), ("red", "Rome")]
+    assert sorted(read(tmp_path / "one.db", "SELECT team, city FROM plays")) == expected
+    set_cities(tmp_path / "teams.db", ("red", "Oslo"), ("blue", "Bern"))
+    assert start() == 0
+    for name in ("one", "two"):
+        assert sorted(read(tmp_path / f"{name}.db", "SELECT team, city FROM plays")) == expected

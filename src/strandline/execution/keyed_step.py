@@ -69,7 +69,8 @@ def play_group(
     sent: Blocks = []
     frames: dict[str, pl.DataFrame] = {}
     for route in keyed.routes:
-        rows = _routed(stepped, keyed, group, route, dead, batch)
+        rows, unmatched = _routed(stepped, keyed, group, route, dead, batch)
+        counts += Counts(unmatched=unmatched)
         if route.output is not None:
             frames |= {} if rows is None else {f"out:{route.output}": _with_retraction(rows)}
         else:
@@ -142,11 +143,14 @@ def _position(stepped: Stepped, keyed: KeyedStep, group: int) -> list[pl.Expr]:
 
 def _routed(
     stepped: Stepped, keyed: KeyedStep, group: int, route: Route, dead: list[pl.DataFrame], batch: Batch
-) -> pl.DataFrame | None:
-    """Run the operations of a route on rows; rows on which a user function fails become dead letters."""
+) -> tuple[pl.DataFrame | None, int]:
+    """Run the operations of a route on rows; rows on which a user function fails become dead letters.
+
+    Return the rows, and for how many a lookup found nothing.
+    """
     rows = stepped.rows
     if rows is None or (not route.operations and route.output is not None):
-        return rows
+        return rows, 0
     # As elements of another step, rows get a new position; on the way to an output they keep their own.
     keeps = route.output is not None and OFFSET in rows.columns
     visible = rows.with_columns(*_visible(rows, keyed), *([] if keeps else _position(stepped, keyed, group)))
@@ -157,8 +161,8 @@ def _routed(
     if passed.failed is not None:
         dead.append(failures(passed.failed))
     if route.output is not None:
-        return passed.rows.drop(*_added(keyed, rows), strict=False)
-    return passed.rows
+        return passed.rows.drop(*_added(keyed, rows), strict=False), passed.unmatched
+    return passed.rows, passed.unmatched
 
 
 def _with_retraction(rows: pl.DataFrame) -> pl.DataFrame:

@@ -115,4 +115,5 @@ class LookupJoin:
     def __str__(self) -> str:
         keys = ", ".join(name if name == other else f"{name} = {other}" for name, other in self.keys)
         unmatched = "rows without a match are dropped" if self.missing is Missing.DROP else "unmatched rows are padded"
-        return f"enrich from {self.table.name} on {keys}; {unmatched}"
+        pinned = ", answers pinned" if self.pin else ""
+        return f"enrich from {self.table.name} on {keys}; {unmatched}{pinned}"

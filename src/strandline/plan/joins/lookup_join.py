@@ -17,6 +17,8 @@ _KEYS: Final = (
     "string", "long", "bigint", "int", "integer", "short", "smallint", "byte", "tinyint", "boolean",
 )  # fmt: skip
 """Types of keys: equal values have one form in every system."""
+_SAME: Final = {"bigint": "long", "integer": "int", "smallint": "short", "tinyint": "byte"}
+"""Types with two names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def _check_keys(keys: tuple[tuple[str, str], ...], left: Node, table: LookupTabl
         assert partner is not None  # noqa: S101 - a table has types for all its columns
         if partner not in _KEYS:
             raise InvalidStep(f"the key {other!r} is a {partner}", hint="find rows by strings, integers or booleans")
-        if kind is not None and kind != partner:
+        if kind is not None and _SAME.get(kind, kind) != _SAME.get(partner, partner):
             raise InvalidStep(
                 f"the keys {name!r} and {other!r} have different types",
                 detail=f"{kind} in the stream, {partner} in {table.name}",

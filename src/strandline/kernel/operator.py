@@ -13,6 +13,7 @@ import polars as pl
 from strandline.kernel.blocks.block import Block, Frames
 from strandline.kernel.state.slice_store import Index, Slices
 from strandline.kernel.watermarks import Progress, Rule
+from strandline.model.counts import InputCounts
 
 WATERMARK = "@watermark"
 """Column of a late row: the watermark before its batch."""
@@ -72,6 +73,8 @@ class Played:
     """Elements that are dropped on purpose, such as duplicates."""
     overflow: int = 0
     """Sums in new panes that are null because they have overflowed."""
+    inputs: Mapping[str, InputCounts] = field(default_factory=dict)
+    """Counts by role, for operators that store the rows of several inputs."""
 
 
 @dataclass(frozen=True, slots=True)

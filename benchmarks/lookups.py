@@ -54,7 +54,7 @@ def fill(dsn: str, keys: int) -> None:
     with psycopg.connect(dsn, autocommit=True) as shop:
         shop.execute("CREATE TABLE users (user_id bigint PRIMARY KEY, name text, tier text, score double precision)")
         shop.execute(
-            "INSERT INTO users SELECT n, 'user ' || n, CASE WHEN n % 5 = 0 THEN 'gold' ELSE 'plain' END, n / 2.0 "
+            "INSERT INTO users SELECT n, 'user ' || n, CASE WHEN n %% 5 = 0 THEN 'gold' ELSE 'plain' END, n / 2.0 "
             "FROM generate_series(0, %s - 1) n",
             [keys],
         )

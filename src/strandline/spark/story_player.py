@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from strandline.errors import RunError, Unsupported
+from strandline.errors import LookupUnavailable, RunError, Unsupported
 from strandline.execution.batch import Batch
 from strandline.execution.block_addresses import CARRIER, address, place
 from strandline.execution.gather_output import Gathered, gather
@@ -29,7 +29,7 @@ from strandline.execution.story_batch import Packet, prepared
 from strandline.execution.story_player import StagesPlayer
 from strandline.kernel.blocks.block import Block, pack, unpack
 from strandline.kernel.watermarks import Control, control_from_facts, control_to_facts
-from strandline.model.lookup_join import LookupJoin
+from strandline.model.lookup_join import LookupJoin, OnFailure
 from strandline.plan.stages import KeyedStep, Scan, Stages
 from strandline.plan.stories.story_pipeline import StoryPipeline
 from strandline.ports.register_data_source import registered
@@ -311,6 +311,10 @@ class SparkPlayer(StagesPlayer):
         return pl.DataFrame(with_native(frame, scan).toArrow())
 
     def _carry(self, packet: Packet, batch: Batch) -> Gathered:
+        # In a task this error would end the query of all stories.
+        for join in self._stages.lookups if packet.rows else ():
+            if join.on_failure is OnFailure.WAIT and packet.tables.get(join.table.name) is None:
+                raise LookupUnavailable(f"{join.table.name} does not answer")
         blocks = self._carrier.carry(self._story, packet, batch)
         return gather(sorted(blocks, key=lambda block: place(block.facts[_PLACE])))
 

@@ -12,6 +12,7 @@ from strandline.model.deduplicate import Deduplicate, Keep
 from strandline.model.elements import ZERO, Duration, Length, TimeDomain, duration
 from strandline.model.evictors import Evictor
 from strandline.model.joins import How
+from strandline.model.lookup_join import LookupTable, Missing, OnFailure
 from strandline.model.panes import Accumulation, Emit, Lateness, LateRows, PaneTimestamp
 from strandline.model.steps import WindowedStep
 from strandline.model.triggers import DEFAULT, Trigger
@@ -20,6 +21,8 @@ from strandline.model.windows import Count, Global, WindowKind
 from strandline.plan.endpoints import DeadLetters, Delivery, Sink, Source
 from strandline.plan.explain import explain
 from strandline.plan.joins.join import Join
+from strandline.plan.joins.keys_and_columns import SUFFIX
+from strandline.plan.joins.lookup_join import Enrichment, limits_of
 from strandline.plan.joins.table_join import TablesToJoin, table_join_options
 from strandline.plan.lineage import paths_to
 from strandline.plan.nodes import (
@@ -262,6 +265,36 @@ class Stream:
         """Join with another stream: `orders.join(payments).on("order_id").within(before="10m", how="left")`."""
         runner = self.runner
         return Join(self.root, other.root, lambda node: Elements(node, runner), lambda node: Panes(node, runner))
+
+    def enrich(  # noqa: PLR0913 - the options of a lookup
+        self,
+        table: LookupTable,
+        *,
+        missing: Missing | str = Missing.PAD,
+        on_failure: OnFailure | str = OnFailure.WAIT,
+        pin: bool = False,
+        cache_for: Length | None = None,
+        cache_missing_for: Length | None = None,
+        cache_rows: int = 100_000,
+        keys_per_request: int = 1_000,
+        concurrency: int = 4,
+        per_second: float | None = None,
+        attempts: int = 3,
+        suffix: str = SUFFIX,
+    ) -> "Enrichment[Self]":
+        """Add the current row of a table to each row: `clicks.enrich(users).on("user_id")`.
+
+        A row without a match is padded with nulls, or dropped with `missing="drop"`. While the table does not answer,
+        the batch waits; with `on_failure="dead_letter"` its rows become dead letters. With `pin` a batch that is
+        repeated after a crash gets the same rows. Each worker process caches answers for `cache_for` of processing
+        time, and sends at most `per_second` requests, `concurrency` of them at a time. A column of the table whose
+        name the stream has, too, gets the suffix.
+        """
+        limits = limits_of(
+            cache_for, cache_missing_for, cache_rows, keys_per_request, concurrency, per_second, attempts
+        )
+        how = (Missing(missing), OnFailure(on_failure), pin, limits, suffix)
+        return Enrichment(self.root, table, *how, lambda node: replace(self, root=node))
 
     def write(
         self, sink: Sink, *, delivery: Delivery | str = Delivery.EXACTLY_ONCE, dead: DeadLetters | None = None

@@ -152,3 +152,26 @@ def test_a_join_keeps_its_state_over_a_wider_interval_and_not_over_another_kind(
     assert wider.steps[0].part.what == "step 0, interval join by team"
     assert compare(definition(), definition(how="left")).verdict is Verdict.INCOMPATIBLE
     assert compare(definition(), definition(suffix="_other")).verdict is Verdict.MIGRATABLE
+
+
+def test_a_temporal_join_keeps_its_versions_unless_others_are_needed() -> None:
+    def definition(**options: Any) -> Any:
+        left, right = (
+            read(PaperSource(name, columns="team string, at timestamp"), NoRunner()).event_time(
+                "at", sl.bounded(seconds=1)
+            )
+            for name in ("left", "right")
+        )
+        return to_plain(left.as_of(right, **options).on("team").write(PaperSink()).root)
+
+    assert compare(definition(), definition()).verdict is Verdict.SAME
+    changed = compare(definition(), definition(deleted="team == 'x'"))
+    assert changed.verdict is Verdict.COMPATIBLE
+    assert changed.steps[0].part.what == "step 0, temporal join by team"
+    assert "stored versions stay as the old condition marked them" in changed.steps[0].part.words[0]
+    for options in ({"how": "left"}, {"corrections": "1h"}):
+        assert compare(definition(), definition(**options)).verdict is Verdict.MIGRATABLE
+    assert compare(definition(), definition(tolerance="1m")).verdict is Verdict.MIGRATABLE
+    assert compare(definition(), definition(suffix="_other")).verdict is Verdict.MIGRATABLE
+    forward = definition(direction="forward", tolerance="1m")
+    assert compare(definition(tolerance="1m"), forward).verdict is Verdict.INCOMPATIBLE

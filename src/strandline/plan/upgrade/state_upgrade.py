@@ -128,6 +128,18 @@ _CHANGED_JOIN: Final[Mapping[str, Finding]] = {
 }
 
 
+_CHANGED_TEMPORAL_JOIN: Final[Mapping[str, Finding]] = {
+    "how": (Verdict.MIGRATABLE, "emitted rows would be corrected as if the new kind had emitted them"),
+    "direction": (Verdict.INCOMPATIBLE, "the state lacks the versions that the new direction needs"),
+    "tolerance": (Verdict.MIGRATABLE, "the state may lack versions that the new tolerance needs"),
+    "corrections": (Verdict.MIGRATABLE, "the state has the versions of emitted rows for the old length only"),
+    "deleted": (Verdict.COMPATIBLE, "stored versions stay as the old condition marked them"),
+    "ignores_retractions": (Verdict.MIGRATABLE, "stored retractions are deletions under one definition only"),
+    "renamed": (Verdict.MIGRATABLE, "stored versions have the old names"),
+    "columns": (Verdict.COMPATIBLE, "stored rows have null in columns that are new"),
+}
+
+
 def compare(was: Any, now: Any) -> Upgrade:
     """Compare the definition that wrote the state with the new one, both in the form of `to_plain`."""
     old, new = read_definition(was), read_definition(now)
@@ -214,6 +226,8 @@ def _operators(was: Plain, now: Plain) -> Iterator[Finding]:
             yield from (*_fields(was, now, _CHANGED), *aggregates.findings(now), *_layout(was, now))
         case "IntervalJoin":
             yield from _fields(was, now, _CHANGED_JOIN)
+        case "TemporalJoin":
+            yield from _fields(was, now, _CHANGED_TEMPORAL_JOIN)
         case _:
             yield from _fields(was, now, _CHANGED_DEDUPLICATE)
 

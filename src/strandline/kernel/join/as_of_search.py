@@ -31,8 +31,24 @@ class Versions:
 
     hashes: Longs
     times: Longs
+    keys: pl.DataFrame
+    """The key columns, maybe among others, of all rows of the block."""
     rows: Callable[[Longs], pl.DataFrame]
-    """Reads rows by position."""
+    """Reads rows by their position in the block."""
+    left: Longs | None = None
+    """Positions of the valid rows in the block; None if all are."""
+
+    def in_block(self, places: Longs) -> Longs:
+        """Return positions in the block of positions among valid rows."""
+        return places if self.left is None else self.left[places]
+
+    def at(self, places: Longs) -> pl.DataFrame:
+        """Read valid rows."""
+        return self.rows(self.in_block(places))
+
+    def keys_at(self, places: Longs, names: Sequence[str]) -> pl.DataFrame:
+        """Return the keys of valid rows."""
+        return only(self.keys, names)[self.in_block(places)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,14 +68,14 @@ def versions_of(run: Run, valid: Flags) -> Versions:
     """Return the valid versions of a run. `valid` covers the rows of the run."""
     hashes, times = run.names[HASH].to_numpy(), run.names[AT].to_numpy()
     if valid.all():
-        return Versions(hashes, times, run.at)
+        return Versions(hashes, times, run.names, run.at)
     left = np.flatnonzero(valid)
-    return Versions(hashes[left], times[left], lambda places: run.at(left[places]))
+    return Versions(hashes[left], times[left], run.names, run.at, left)
 
 
 def new_versions(rows: pl.DataFrame) -> Versions:
     """Return the versions of a sorted frame."""
-    return Versions(rows[HASH].to_numpy(), rows[AT].to_numpy(), lambda places: rows[places])
+    return Versions(rows[HASH].to_numpy(), rows[AT].to_numpy(), rows, lambda places: rows[places])
 
 
 def as_of(
@@ -151,7 +167,9 @@ def _of_other_keys(parts: Sequence[Versions], rows: pl.DataFrame, keys: Sequence
     for number, part in enumerate(parts):
         mine = np.flatnonzero(found.part == number)
         if len(mine):
-            wrong[mine] = ~same_keys(only(rows, keys)[mine], part.rows(found.place[mine]), keys)
+            own = only(rows, keys)
+            own = own if len(mine) == rows.height else own[mine]
+            wrong[mine] = ~same_keys(own, part.keys_at(found.place[mine], keys), keys)
     return np.flatnonzero(wrong)
 
 
@@ -161,6 +179,42 @@ def same_keys(one: pl.DataFrame, other: pl.DataFrame, keys: Sequence[str]) -> Fl
     for name in keys:
         same &= one[name].eq_missing(other[name].cast(one.schema[name])).to_numpy()
     return same
+
+
+def newest_of_each_key(parts: Sequence[Versions], keys: Sequence[str]) -> pl.DataFrame | None:
+    """Read the newest version of each key, sorted by HASH; of one key and time the version of the last block."""
+    found = [part for part in parts if len(part.hashes)]
+    if not found:
+        return None
+    hashes = np.concatenate([part.hashes for part in found])
+    order = np.lexsort((np.concatenate([part.times for part in found]), hashes))
+    in_order = hashes[order]
+    is_last = np.append(in_order[1:] != in_order[:-1], True)
+    known = pl.concat([part.keys_at(np.arange(len(part.hashes)), keys) for part in found], how="vertical_relaxed")
+    known = known[order]
+    same = same_keys(known.slice(0, known.height - 1), known.slice(1), keys)
+    if not (same | is_last[:-1]).all():  # different keys have equal hashes
+        is_last = _last_of_each(known, keys)
+    chosen, since, rows = order[is_last], 0, list[pl.DataFrame]()
+    for part in found:
+        end = since + len(part.hashes)
+        mine = np.sort(chosen[(chosen >= since) & (chosen < end)])
+        rows += [part.at(mine - since)] if len(mine) else []
+        since = end
+    return sorted_by_hash(pl.concat(rows, how="diagonal_relaxed"))
+
+
+def _last_of_each(rows: pl.DataFrame, keys: Sequence[str]) -> Flags:
+    """Mark the last row of each key."""
+    last = np.zeros(rows.height, np.bool_)
+    last[rows.with_row_index("@row").unique([*keys], keep="last")["@row"].to_numpy()] = True
+    return last
+
+
+def sorted_by_hash(rows: pl.DataFrame) -> pl.DataFrame:
+    """Sort rows by HASH, stably."""
+    hashes = rows[HASH].to_numpy()
+    return rows if (hashes[1:] >= hashes[:-1]).all() else rows[np.argsort(hashes, kind="stable")]
 
 
 def _search_one(
@@ -174,7 +228,7 @@ def _search_one(
         places = np.arange(first, end)
         if not len(places):
             continue
-        stored = part.rows(places)
+        stored = part.keys_at(places, key.columns)
         same = same_keys(key[np.zeros(len(places), np.int64)], stored, [*key.columns])
         for place in places[same].tolist():
             distance = _distance(int(part.times[place]) - int(time), direction, tolerance)

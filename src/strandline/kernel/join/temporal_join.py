@@ -16,7 +16,7 @@ from strandline.kernel.blocks.column_types import to_polars
 from strandline.kernel.blocks.hashing import hashed
 from strandline.kernel.blocks.small_frames import only, stacked, without
 from strandline.kernel.expressions import to_expr
-from strandline.kernel.join.as_of_search import Flags, Found, Versions, as_of, new_versions
+from strandline.kernel.join.as_of_search import Flags, Found, Versions, as_of, new_versions, sorted_by_hash
 from strandline.kernel.join.pairs import Longs
 from strandline.kernel.join.side_store import HASH, plus
 from strandline.kernel.join.time_slices import TimeSlices
@@ -104,7 +104,7 @@ class TemporalJoinOperator:
     def play(self, batch: Batch) -> Played:
         result, now = _Result(), batch.now
         versions = VersionStore.read(self.definition, self.keys, batch.held, batch.index.stores)
-        waiting = TimeSlices.read(PROBES, batch.held, batch.index.stores)
+        waiting = TimeSlices.read(PROBES, (), batch.held, batch.index.stores)
         left, right = self._arrivals(batch)
         new = self._new_versions(right, versions, now.before, result)
         probes = self._new_probes(left, now.before, result)
@@ -141,7 +141,7 @@ class TemporalJoinOperator:
         rows = None if rows is None else self._without_null_keys(rows, result, pads=False)
         if rows is None or rows.is_empty():
             return None
-        found = _with_hash(rows, self.keys).sort(HASH, AT, *element_columns(rows), maintain_order=True)
+        found = _sorted_versions(_with_hash(rows, self.keys))
         ended = versions.is_ended(found, watermark)
         if ended.any():
             late = without(found.filter(pl.Series(ended)), (HASH, DELETED))
@@ -153,8 +153,7 @@ class TemporalJoinOperator:
         return without(self._last_of_each_time(found), (*_POSITION, SIGN))
 
     def _last_of_each_time(self, rows: pl.DataFrame) -> pl.DataFrame:
-        hashes, times = rows[HASH].to_numpy(), rows[AT].to_numpy()
-        if not ((hashes[1:] == hashes[:-1]) & (times[1:] == times[:-1])).any():
+        if not _has_repeats(rows[HASH].to_numpy(), rows[AT].to_numpy()):
             return rows
         return rows.unique([*self.keys, AT], keep="last", maintain_order=True)
 
@@ -198,7 +197,7 @@ class TemporalJoinOperator:
             due = plus(probes[AT].to_numpy(), delay) <= after
             found += [probes if due.all() else probes.filter(pl.Series(due))]
         rows = [each for each in found if each.height]
-        return _sorted_by_hash(stacked(rows)) if rows else None
+        return sorted_by_hash(stacked(rows)) if rows else None
 
     def _answer(
         self, due: pl.DataFrame | None, versions: VersionStore, new: pl.DataFrame | None, result: _Result
@@ -220,14 +219,14 @@ class TemporalJoinOperator:
             mine = np.flatnonzero(found.part == number)
             if not len(mine):
                 continue
-            right = part.rows(found.place[mine])
+            right = part.at(found.place[mine])
             if DELETED in right.columns:
                 is_deleted = right[DELETED].fill_null(False).to_numpy()
                 if is_deleted.any():
                     alone[mine[is_deleted]] = True
                     mine, right = mine[~is_deleted], right.filter(pl.Series(~is_deleted))
             if len(mine):
-                left = without(rows[mine], _OWN)
+                left = without(rows if len(mine) == rows.height else rows[mine], _OWN)
                 pairs = pl.DataFrame([*left, *without(right, (*_OWN, AT, *self.keys))])
                 result.parts.append(self._signed(pairs, sign))
         if self.definition.how is How.LEFT and alone.any():
@@ -278,7 +277,7 @@ class TemporalJoinOperator:
             if near.any():
                 found.append(opened.rows(near))
         rows = [each for each in found if each.height]
-        return _sorted_by_hash(stacked(rows)) if rows else None
+        return sorted_by_hash(stacked(rows)) if rows else None
 
     def _keep_probes(self, waiting: TimeSlices, probes: pl.DataFrame | None, after: int) -> None:
         """Store left rows that wait or may be corrected; delete slices with neither."""
@@ -328,7 +327,7 @@ class TemporalJoinOperator:
 
     def blocks_of(self, exported: Exported) -> dict[str, bytes]:
         versions = VersionStore.read(self.definition, self.keys, {}, {})
-        waiting = TimeSlices.read(PROBES, {}, {})
+        waiting = TimeSlices.read(PROBES, (), {}, {})
         after = exported.progress.watermark
         rows = [self._rehashed(frame) for name, frame in exported.frames.items() if _is_version(name)]
         if found := [each for each in rows if each.height]:
@@ -364,9 +363,18 @@ def _with_hash(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     return rows.with_columns(pl.Series(HASH, hashed(only(rows, keys)).view(np.int64)))
 
 
-def _sorted_by_hash(rows: pl.DataFrame) -> pl.DataFrame:
-    hashes = rows[HASH].to_numpy()
-    return rows if (hashes[1:] >= hashes[:-1]).all() else rows[np.argsort(hashes, kind="stable")]
+def _sorted_versions(rows: pl.DataFrame) -> pl.DataFrame:
+    """Sort by key hash and time, and rows that agree in both by their position."""
+    hashes, times = rows[HASH].to_numpy(), rows[AT].to_numpy()
+    order = np.lexsort((times, hashes))
+    if _has_repeats(hashes[order], times[order]):
+        return rows.sort(HASH, AT, *element_columns(rows), maintain_order=True)
+    return rows[order]
+
+
+def _has_repeats(hashes: Longs, times: Longs) -> bool:
+    """Tell whether neighbors have the same hash and time."""
+    return bool(((hashes[1:] == hashes[:-1]) & (times[1:] == times[:-1])).any())
 
 
 def _is_among(hashes: Longs, wanted: Longs) -> Flags:

@@ -6,7 +6,7 @@ Rows far ahead of the watermark, such as a history of versions that is read at o
 When there are too many, all rows move to longer ones; when few are left, they move back.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -20,7 +20,7 @@ from strandline.kernel.join.side_store import HASH
 from strandline.kernel.state import slice_deltas
 from strandline.kernel.state.partitioning import ordered
 from strandline.kernel.state.slice_deltas import Run, SliceChanges
-from strandline.kernel.state.slice_rows import Store, valid_rows
+from strandline.kernel.state.slice_rows import ROW, Store, valid_rows
 from strandline.kernel.state.slice_store import DUE_CLOCK, DUE_WATERMARK, Slice, Slices, by_slice, pack_slice
 from strandline.kernel.watermarks import FOREVER, NEVER
 
@@ -46,26 +46,34 @@ class Opened:
     valid: Flags
     replaced: list[Longs] = field(default_factory=list)
 
-    def versions(self) -> list[Versions]:
-        return [versions_of(run, self.valid[run.since : run.since + run.names.height]) for run in self.runs]
+    def versions(self, *, kept: bool = False) -> list[Versions]:
+        """Return the valid versions of each run; with `kept` those that this batch does not replace."""
+        left = self._kept() if kept else self.valid
+        return [versions_of(run, left[run.since : run.since + run.names.height]) for run in self.runs]
+
+    def _kept(self) -> Flags:
+        if not self.replaced:
+            return self.valid
+        left = self.valid.copy()
+        left[np.concatenate(self.replaced)] = False
+        return left
 
     def times(self) -> Longs:
         return np.concatenate([run.names[AT].to_numpy() for run in self.runs])
 
     def rows(self, wanted: Flags | None = None) -> pl.DataFrame:
         """Read the rows that are valid, not replaced, and wanted."""
-        left = self.valid if wanted is None else self.valid & wanted
-        if self.replaced:
-            left = left.copy()
-            left[np.concatenate(self.replaced)] = False
+        left = self._kept() if wanted is None else self._kept() & wanted
+        if left.all() and len(self.runs) == 1:
+            return self.runs[0].block.frame(self.runs[0].store.rows).drop(ROW, strict=False)
         places = np.flatnonzero(left)
         parts = [run.at(rows) for run in self.runs if len(rows := run.among(places))]
         return pl.concat(parts, how="diagonal_relaxed") if parts else pl.DataFrame()
 
 
-def opened(held: Mapping[str, bytes], store: Store, number: int, entry: Slice) -> Opened:
-    """Read key hashes and times of a slice."""
-    runs = slice_deltas.read_runs(held, store, number, entry, NAMES)
+def opened(held: Mapping[str, bytes], store: Store, number: int, entry: Slice, keys: Sequence[str]) -> Opened:
+    """Read key hashes, times and keys of a slice."""
+    runs = slice_deltas.read_runs(held, store, number, entry, (*NAMES, *keys))
     return Opened(entry, runs, valid_rows(sum(run.names.height for run in runs), (run.gone for run in runs)))
 
 
@@ -100,6 +108,8 @@ class TimeSlices:
     """A store of rows in slices of event time, in one batch."""
 
     name: str
+    keys: Sequence[str]
+    """Key columns that are read with the times."""
     held: Mapping[str, bytes]
     level: int
     slices: dict[int, Slice]
@@ -107,11 +117,13 @@ class TimeSlices:
     writes: Writes = field(default_factory=dict)
 
     @classmethod
-    def read(cls, name: str, held: Mapping[str, bytes], stores: Mapping[str, Slices]) -> "TimeSlices":
+    def read(
+        cls, name: str, keys: Sequence[str], held: Mapping[str, bytes], stores: Mapping[str, Slices]
+    ) -> "TimeSlices":
         """Find the store and its level in an index."""
         prefix = f"{name}_"
         level = next((int(each.removeprefix(prefix)) for each in stores if each.startswith(prefix)), 0)
-        return cls(name, held, level, dict(stores.get(f"{name}_{level}", {})))
+        return cls(name, keys, held, level, dict(stores.get(f"{name}_{level}", {})))
 
     @property
     def store(self) -> Store:
@@ -127,7 +139,7 @@ class TimeSlices:
 
     def open(self, number: int) -> Opened:
         if number not in self.known:
-            self.known[number] = opened(self.held, self.store, number, self.slices[number])
+            self.known[number] = opened(self.held, self.store, number, self.slices[number], self.keys)
         return self.known[number]
 
     def between(self, first: int, last: int) -> list[int]:

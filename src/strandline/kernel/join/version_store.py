@@ -16,8 +16,8 @@ import polars as pl
 
 from strandline.kernel.blocks.block import AT
 from strandline.kernel.blocks.small_frames import only
-from strandline.kernel.join.as_of_search import Flags, Versions, as_of, new_versions
-from strandline.kernel.join.side_store import HASH, plus
+from strandline.kernel.join.as_of_search import Flags, Versions, as_of, new_versions, newest_of_each_key
+from strandline.kernel.join.side_store import plus
 from strandline.kernel.join.time_slices import Opened, TimeSlices, Writes, appended, deleted, opened, packed
 from strandline.kernel.state.partitioning import key_slices
 from strandline.kernel.state.slice_deltas import LARGE, MIN_RATIO
@@ -48,7 +48,7 @@ class VersionStore:
     def read(
         cls, definition: TemporalJoin, keys: Sequence[str], held: Mapping[str, bytes], stores: Mapping[str, Slices]
     ) -> "VersionStore":
-        ahead = TimeSlices.read(NAME, held, stores)
+        ahead = TimeSlices.read(NAME, keys, held, stores)
         return cls(definition, keys, held, ahead, dict(stores.get(CURRENT.name, {})))
 
     @property
@@ -82,7 +82,7 @@ class VersionStore:
 
     def _open(self, number: int) -> Opened:
         if number not in self.known:
-            self.known[number] = opened(self.held, CURRENT, number, self.current[number])
+            self.known[number] = opened(self.held, CURRENT, number, self.current[number], self.keys)
         return self.known[number]
 
     def is_ended(self, new: pl.DataFrame, watermark: int) -> Flags:
@@ -120,8 +120,8 @@ class VersionStore:
         else:
             ahead, older = None, []
         if self._reach is None:
-            rows = [self.ahead.open(number).rows() for number in sorted(passed)]
-            self._keep_newest([each for each in (*rows, *older) if each.height])
+            stored = [part for number in sorted(passed) for part in self.ahead.open(number).versions(kept=True)]
+            self._keep_newest([*stored, *(new_versions(each) for each in older)])
         self.ahead.delete(passed)
         self.ahead.add(ahead)
         for number in self.ahead.slices:
@@ -137,15 +137,13 @@ class VersionStore:
             for run, part_number in zip(slice_.runs, range(len(parts)), strict=True):
                 places = found.place[found.part == part_number]
                 if len(places):
-                    valid = np.flatnonzero(slice_.valid[run.since : run.since + run.names.height])
-                    slice_.replaced.append(run.since + valid[places])
+                    slice_.replaced.append(run.since + parts[part_number].in_block(places))
 
-    def _keep_newest(self, parts: Sequence[pl.DataFrame]) -> None:
+    def _keep_newest(self, parts: Sequence[Versions]) -> None:
         """Replace the current version of each key by the newest of these."""
-        if not parts:
+        newest = newest_of_each_key(parts, self.keys)
+        if newest is None:
             return
-        rows = pl.concat(parts, how="diagonal_relaxed").sort(AT, maintain_order=True)
-        newest = rows.unique([*self.keys], keep="last", maintain_order=True).sort(HASH, maintain_order=True)
         for number, part in by_slice(newest, key_slices(only(newest, self.keys))).items():
             if number not in self.current:
                 writes, self.current[number] = packed(CURRENT, number, part)
@@ -172,8 +170,7 @@ class VersionStore:
         for number, run in enumerate(slice_.runs):
             places = found.place[found.part == number]
             if len(places):
-                valid = np.flatnonzero(slice_.valid[run.since : run.since + run.names.height])
-                slice_.replaced.append(run.since + valid[places])
+                slice_.replaced.append(run.since + parts[number].in_block(places))
 
     def clear(self) -> None:
         """Delete everything: no row can come any more."""

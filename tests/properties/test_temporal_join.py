@@ -18,7 +18,7 @@ import strandline as sl
 from strandline.execution.block_addresses import place
 from strandline.kernel.blocks.block import AT, SIGN
 from strandline.kernel.join import temporal_join as kernel
-from strandline.kernel.join import time_slices
+from strandline.kernel.join import time_slices, version_store
 from strandline.kernel.operators import operator_of
 from strandline.kernel.state import slice_deltas
 from strandline.kernel.state_export import distribute, export
@@ -151,6 +151,7 @@ def slices(*, small: bool) -> Iterator[None]:
             patch.setattr(slice_deltas, "MERGE_FACTOR", 2)
             patch.setattr(time_slices, "SHORTEST", 1_000)
             patch.setattr(time_slices, "MOST", 8)
+            patch.setattr(version_store, "MOST_WHOLE", 3)
         yield
 
 

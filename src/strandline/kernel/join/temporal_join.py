@@ -20,7 +20,7 @@ from strandline.kernel.join.as_of_search import Flags, Found, Versions, as_of, n
 from strandline.kernel.join.pairs import Longs
 from strandline.kernel.join.side_store import HASH, plus
 from strandline.kernel.join.time_slices import TimeSlices
-from strandline.kernel.join.version_store import CURRENT, DELETED, VersionStore
+from strandline.kernel.join.version_store import CURRENT, DELETED, WHOLE, VersionStore
 from strandline.kernel.join.version_store import NAME as VERSIONS
 from strandline.kernel.operator import PARTIAL, ROWS, WATERMARK, Batch, Exported, Fit, Played, Prepared
 from strandline.kernel.single_elements import by_key_group, with_valid_time
@@ -356,7 +356,7 @@ class TemporalJoinOperator:
 
 
 def _is_version(frame: str) -> bool:
-    return frame == CURRENT.rows or frame.startswith(f"{VERSIONS}_")
+    return frame in {CURRENT.rows, WHOLE.rows} or frame.startswith(f"{VERSIONS}_")
 
 
 def _with_hash(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:

@@ -1,7 +1,8 @@
 """Keep the versions of each key: those that are ahead or still needed by time, the newest older one by key.
 
     "versions_<level>:<n>"  versions by event time; a slice is deleted when no row that is emitted later can need it
-    "current:<n>"           the newest version of each key before these slices, by key
+    "current_whole:0"       the newest version of each key before these slices
+    "current:<n>"           the same in slices by key, once there are many keys
 
 A batch reads the slices up to the watermark, and of the current versions the slices of its keys. With a tolerance no
 row needs an older version, so there are no current versions.
@@ -27,6 +28,9 @@ from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.model.temporal_join import Direction, TemporalJoin
 
 CURRENT: Final = Store("current", "current")
+WHOLE: Final = Store("current_whole", "current_whole")
+MOST_WHOLE: Final = 8_192
+"""Greatest number of keys whose versions are in one slice; several small slices cost more in each batch."""
 DELETED: Final = "@deleted"
 """Whether a version is a deletion. Only joins that know deletions have the column."""
 NAME: Final = "versions"
@@ -41,6 +45,8 @@ class VersionStore:
     held: Mapping[str, bytes]
     ahead: TimeSlices
     current: dict[int, Slice]
+    store: Store = WHOLE
+    """The store of the current versions."""
     known: dict[int, Opened] = field(default_factory=dict)
     writes: Writes = field(default_factory=dict)
 
@@ -49,7 +55,8 @@ class VersionStore:
         cls, definition: TemporalJoin, keys: Sequence[str], held: Mapping[str, bytes], stores: Mapping[str, Slices]
     ) -> "VersionStore":
         ahead = TimeSlices.read(NAME, keys, held, stores)
-        return cls(definition, keys, held, ahead, dict(stores.get(CURRENT.name, {})))
+        store = CURRENT if stores.get(CURRENT.name) else WHOLE
+        return cls(definition, keys, held, ahead, dict(stores.get(store.name, {})), store)
 
     @property
     def _reach(self) -> int | None:
@@ -77,12 +84,18 @@ class VersionStore:
         return found
 
     def _key_slices(self, rows: pl.DataFrame) -> list[int]:
-        numbers = np.unique(key_slices(only(rows, self.keys)).to_numpy())
-        return [number for number in numbers.tolist() if number in self.current]
+        numbers = self._numbers(rows).unique()
+        return [number for number in sorted(numbers) if number in self.current]
+
+    def _numbers(self, rows: pl.DataFrame) -> pl.Series:
+        """Return the slice of the current version of each row."""
+        if self.store is WHOLE:
+            return pl.Series("slice", np.zeros(rows.height, np.int64))
+        return key_slices(only(rows, self.keys))
 
     def _open(self, number: int) -> Opened:
         if number not in self.known:
-            self.known[number] = opened(self.held, CURRENT, number, self.current[number], self.keys)
+            self.known[number] = opened(self.held, self.store, number, self.current[number], self.keys)
         return self.known[number]
 
     def is_ended(self, new: pl.DataFrame, watermark: int) -> Flags:
@@ -144,23 +157,36 @@ class VersionStore:
         newest = newest_of_each_key(parts, self.keys)
         if newest is None:
             return
-        for number, part in by_slice(newest, key_slices(only(newest, self.keys))).items():
+        if self.store is WHOLE and newest.height + sum(entry.rows for entry in self.current.values()) > MOST_WHOLE:
+            newest = self._split(newest)
+        for number, part in by_slice(newest, self._numbers(newest)).items():
             if number not in self.current:
-                writes, self.current[number] = packed(CURRENT, number, part)
+                writes, self.current[number] = packed(self.store, number, part)
                 self.writes |= writes
                 continue
             slice_ = self._open(number)
             self._replace(slice_, part)
             entry, gone = slice_.entry, sum(len(each) for each in slice_.replaced)
             if entry.rows >= LARGE and (gone + part.height + entry.gone) * MIN_RATIO < entry.rows:
-                writes, self.current[number] = appended(CURRENT, number, slice_, part)
+                writes, self.current[number] = appended(self.store, number, slice_, part)
                 self.writes |= writes
             else:
                 left = slice_.rows()
                 both = part if left.is_empty() else pl.concat([left, part], how="diagonal_relaxed")
-                self.writes |= deleted(CURRENT, number, entry)
-                writes, self.current[number] = packed(CURRENT, number, both)
+                self.writes |= deleted(self.store, number, entry)
+                writes, self.current[number] = packed(self.store, number, both)
                 self.writes |= writes
+
+    def _split(self, newest: pl.DataFrame) -> pl.DataFrame:
+        """Move from one slice to slices by key; return all current versions."""
+        rows = [newest]
+        for number, entry in self.current.items():
+            slice_ = self._open(number)
+            self._replace(slice_, newest)
+            rows.append(slice_.rows())
+            self.writes |= deleted(self.store, number, entry)
+        self.current, self.known, self.store = {}, {}, CURRENT
+        return pl.concat([each for each in rows if each.height], how="diagonal_relaxed")
 
     def _replace(self, slice_: Opened, rows: pl.DataFrame) -> None:
         """Mark the versions of these keys as replaced, whatever their time."""
@@ -176,11 +202,11 @@ class VersionStore:
         """Delete everything: no row can come any more."""
         self.ahead.delete([*self.ahead.slices])
         for number, entry in self.current.items():
-            self.writes |= deleted(CURRENT, number, entry)
+            self.writes |= deleted(self.store, number, entry)
         self.current = {}
 
     def result(self) -> tuple[Writes, dict[str, Slices]]:
         """Return the blocks to write and the slices of both stores."""
-        stores: dict[str, Slices] = {CURRENT.name: self.current} if self.current else {}
+        stores: dict[str, Slices] = {self.store.name: self.current} if self.current else {}
         stores |= {self.ahead.store.name: self.ahead.slices} if self.ahead.slices else {}
         return {**self.ahead.writes, **self.writes}, stores

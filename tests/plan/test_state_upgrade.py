@@ -177,6 +177,29 @@ def test_a_join_of_tables_keeps_its_state_over_another_time_to_live_and_not_over
     assert compare(definition(), definition(suffixes=["_other"])).verdict is Verdict.MIGRATABLE
 
 
+def test_a_temporal_join_keeps_its_versions_unless_others_are_needed() -> None:
+    def definition(**options: Any) -> Any:
+        left, right = (
+            read(PaperSource(name, columns="team string, at timestamp"), NoRunner()).event_time(
+                "at", sl.bounded(seconds=1)
+            )
+            for name in ("left", "right")
+        )
+        return to_plain(left.as_of(right, **options).on("team").write(PaperSink()).root)
+
+    assert compare(definition(), definition()).verdict is Verdict.SAME
+    changed = compare(definition(), definition(deleted="team == 'x'"))
+    assert changed.verdict is Verdict.COMPATIBLE
+    assert changed.steps[0].part.what == "step 0, temporal join by team"
+    assert "stored versions stay as the old condition marked them" in changed.steps[0].part.words[0]
+    for options in ({"how": "left"}, {"corrections": "1h"}):
+        assert compare(definition(), definition(**options)).verdict is Verdict.MIGRATABLE
+    assert compare(definition(), definition(tolerance="1m")).verdict is Verdict.MIGRATABLE
+    assert compare(definition(), definition(suffix="_other")).verdict is Verdict.MIGRATABLE
+    forward = definition(direction="forward", tolerance="1m")
+    assert compare(definition(tolerance="1m"), forward).verdict is Verdict.INCOMPATIBLE
+
+
 def test_a_window_join_of_another_kind_keeps_its_state_unless_windows_may_have_fired() -> None:
     def definition(size: str = "10m", **options: Any) -> Any:
         left, right = (

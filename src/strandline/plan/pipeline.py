@@ -15,6 +15,7 @@ from strandline.model.joins import How
 from strandline.model.lookup_join import LookupTable, Missing, OnFailure
 from strandline.model.panes import Accumulation, Emit, Lateness, LateRows, PaneTimestamp
 from strandline.model.steps import WindowedStep
+from strandline.model.temporal_join import Direction
 from strandline.model.triggers import DEFAULT, Trigger
 from strandline.model.watermarks import Watermark, by_clock
 from strandline.model.windows import Count, Global, WindowKind
@@ -24,6 +25,7 @@ from strandline.plan.joins.join import Join
 from strandline.plan.joins.keys_and_columns import SUFFIX
 from strandline.plan.joins.lookup_join import Enrichment, limits_of
 from strandline.plan.joins.table_join import TablesToJoin, table_join_options
+from strandline.plan.joins.temporal_join import AsOf, temporal_join
 from strandline.plan.lineage import paths_to
 from strandline.plan.nodes import (
     EventTime,
@@ -295,6 +297,32 @@ class Stream:
         )
         how = (Missing(missing), OnFailure(on_failure), pin, limits, suffix)
         return Enrichment(self.root, table, *how, lambda node: replace(self, root=node))
+
+    def as_of(  # noqa: PLR0913 - the options of a join
+        self,
+        versions: "Stream",
+        *,
+        how: How | str = How.INNER,
+        direction: Direction | str = Direction.BACKWARD,
+        tolerance: Length | None = None,
+        corrections: Length | None = None,
+        deleted: str | None = None,
+        suffix: str = SUFFIX,
+        late: Sink | None = None,
+    ) -> "AsOf[Elements]":
+        """Join each row with the version of its key at its event time: `orders.as_of(rates).on("currency")`.
+
+        `how` is `inner` or `left`. `direction` is `backward`, `forward` or `nearest`, with at most `tolerance` between
+        the event times. A late version changes rows that are not yet emitted; with `corrections="1h"` it also retracts
+        rows up to an hour behind the watermark and emits them again. `deleted` is a condition on the right stream, such
+        as `"op == 'd'"`: a row for which it is true ends the version before it. Rows behind the watermark go to the
+        late output, beside the rows or to the sink `late`. The time of a result is the time of the left row.
+        """
+        operator = temporal_join(
+            self.root, versions.root, how=how, direction=direction, tolerance=tolerance, corrections=corrections,
+            deleted=deleted,
+        )  # fmt: skip
+        return AsOf(self.root, versions.root, operator, suffix, late, lambda node: Elements(node, self.runner))
 
     def write(
         self, sink: Sink, *, delivery: Delivery | str = Delivery.EXACTLY_ONCE, dead: DeadLetters | None = None

@@ -26,7 +26,7 @@ def events(seed: int, rate: int, late: float = 0.0) -> sl.Elements:
 orders, shipments = events(1, 4), events(2, 4, late=0.1)
 window = sl.tumbling("5m")
 both = orders.join(shipments).on("key")
-shipped = both.window(window, how="left", suffix="_shipment", late=sl.sqlite("shop.db", table="too_late"))
+shipped = both.window(window, how="left", suffix="_shipment")
 missing = both.window(window, how="anti", accumulate="retracting", allowed_lateness="1h")
 
 pipeline = sl.together(
@@ -51,7 +51,7 @@ if __name__ == "__main__":
         (sent,) = shop.execute("SELECT count(*) FROM orders").fetchone()
         (seen,) = shop.execute("SELECT count(DISTINCT id) FROM shipped").fetchone()
         (alone,) = shop.execute("SELECT count(*) FROM shipped WHERE id_shipment IS NULL").fetchone()
-        (late,) = shop.execute("SELECT count(*) FROM too_late").fetchone()
+        (late,) = shop.execute("SELECT count(*) FROM shipped_late").fetchone()
     print(f"{sent} orders, {alone} without a shipment at the end of their window, {len(alerts)} of them for good")
     print(f"{late} shipments arrived after the end of their window")
     if alerts != expected or seen != sent or not late or alone <= len(alerts):

@@ -6,6 +6,7 @@ import pytest
 
 import strandline as sl
 from strandline.errors import InvalidStep, PlanError
+from strandline.plan.compile import to_stages
 from strandline.plan.pipeline import Panes, read
 from tests.plan.endpoints import NoRunner, PaperSink
 from tests.plan.test_joins import ORDERS, PAYMENTS, Source
@@ -83,3 +84,9 @@ def test_a_step_over_a_retracting_join_retracts_and_allows_its_lateness() -> Non
     root: Any = over.aggregate(n=sl.count()).root
     assert root.operator.accumulation == "retracting"
     assert str(root.operator.lateness.allowed) == "1h"
+
+
+def test_a_table_of_pairs_has_no_view_of_the_latest_row_of_each_key_and_window() -> None:
+    """A key and window have several rows, and a view would show one of them."""
+    (output,) = to_stages(joined().write(sl.sqlite("joined.db", table="joined")).root).outputs
+    assert not output.has_latest_view

@@ -32,7 +32,7 @@ def cautions_of(root: Root) -> tuple[str, ...]:
 def has_latest_view(write: Write) -> bool:
     """Tell whether the newest row of a key and window is its result, so that a view of the latest rows is right."""
     origins = [path.origin for path in paths_to(write.of) if isinstance(path.origin, KeyedNode)]
-    return all(origin.plan.refinement is not Refinement.PARTS for origin in origins)
+    return all(origin.plan.refinement not in (Refinement.PARTS, Refinement.SEVERAL) for origin in origins)
 
 
 def kept_rows(write: Write) -> str | None:

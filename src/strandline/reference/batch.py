@@ -13,6 +13,7 @@ from strandline.model.operators import Operator
 from strandline.model.panes import DeadLetter, DeadReason, Emitted
 from strandline.model.table_join import TableJoin
 from strandline.model.watermarks import Watermark
+from strandline.model.window_joins import WindowJoin
 from strandline.model.windows import Count
 from strandline.reference.counts import CountState, count
 from strandline.reference.deduplicate import DeduplicateState, deduplicate
@@ -23,6 +24,7 @@ from strandline.reference.step import Passage, Stepped, step
 from strandline.reference.table_join import TableJoinState, Times, table_join
 from strandline.reference.values import Rank, rank
 from strandline.reference.watermarks import Progress, Rule, is_dead_lettered
+from strandline.reference.window_join import window_join
 
 AnyState = KeyState | CountState | DeduplicateState | JoinState | TableJoinState
 
@@ -157,6 +159,8 @@ def _process_key(
             refused=[late.reason for late in changed.late], late=changed.late,
         )  # fmt: skip
         return Stepped(changed.state, (), judged, tuple(changed.rows))
+    if isinstance(ask, WindowJoin):
+        return window_join(ask, key, state if isinstance(state, KeyState) else KeyState(), rows, time, roles)
     if isinstance(ask.window, Count):
         before = state if isinstance(state, CountState) else CountState()
         after, panes = count(ask, ask.window, key, before, rows, time.watermark)

@@ -156,6 +156,13 @@ RULES: Final[dict[str, str]] = {
     "9 late": "A row behind the watermark by the allowed lateness or more is late, and neither joined nor padded.",
     "9 output watermark": "The output watermark stays below every row that may still be emitted without a partner.",
     "9 state": "A row is deleted when no partner can come any more.",
+    "9 lookup": "A lookup adds the table's current row to each row of a batch, at once, with the row's own time.",
+    "9 lookup missing": "A row without a match is padded with nulls, or dropped and counted as filtered.",
+    "9 lookup null key": "A key with a null is not looked up and has no match.",
+    "9 lookup keys": "The key columns exist on both sides, with equal types.",
+    "9 lookup several rows": "A key with several rows in the table has no current row: its rows are dead letters.",
+    "9 lookup failure": "While the table does not answer, the batch waits, or its rows become dead letters.",
+    "9 lookup watermark": "A lookup passes the watermark unchanged; rows that it drops advance the watermark.",
     "9 window": "Rows with equal keys in one window are pairs when the window fires, by default at its end.",
     "9 window padding": "A firing decides which rows of its window have no partner, and emits them if the join does.",
     "9 window sessions": "A session has rows of both sides; a row that joins sessions joins all of their rows.",
@@ -173,6 +180,18 @@ RULES: Final[dict[str, str]] = {
     "9 table chain": "Tables with one key are joined by one step, first to last, each by its own join type.",
     "9 table expiry": "All rows of a key are forgotten, silently, once it has not changed for its time to live.",
     "9 table late": "An insertion of a key that may be forgotten and a retraction of no row are late rows.",
+    "9 as of": "A temporal join gives a row the version of its key with the highest time at or before its own.",
+    "9 as of watermark": "A row is emitted with its own time when the watermark reaches it.",
+    "9 as of same time": "Of versions with one key and time the last in source order counts.",
+    "9 as of state": "A version is deleted when its end is behind the watermark; the newest of each key stays.",
+    "9 as of null key": "A null key has no version.",
+    "9 as of late": "A row at or before the watermark is late, and never emitted without a version.",
+    "9 as of late version": "A late version counts for rows that are not yet emitted; one that none can need is late.",
+    "9 as of corrections": "With corrections a late version retracts rows that it changes, and emits them again.",
+    "9 as of deletion": "A deletion ends the version before it and has no row.",
+    "9 as of changelog": "A retraction is a deletion unless an insertion of its time or a deduplication explains it.",
+    "9 as of tolerance": "A version further away than the tolerance does not count.",
+    "9 as of direction": "Forward and nearest wait until the watermark is the tolerance past a row.",
     "13 first": "keep first: an element less than `within` away from an emitted one of its key is a duplicate.",
     "13 order": "Within a batch elements are compared by event time, then input, partition and offset.",
     "13 expiry": "State of an element is deleted once the watermark passes its time by `within` and the lateness.",
@@ -252,10 +271,14 @@ def by_rule(stories: list[Story]) -> dict[str, list[Story]]:
     return found
 
 
-def summary(pipeline: dict[str, Any]) -> str:
+def summary(pipeline: dict[str, Any] | str) -> str:
     """The pipeline in a line: where, when, how."""
-    if "deduplicate" in pipeline:
-        parts = [f"deduplicate {_plain(pipeline['deduplicate'])}"]
+    if isinstance(pipeline, str):
+        return pipeline
+    for word in ("deduplicate", "join", "window_join"):
+        if word not in pipeline:
+            continue
+        parts = [f"{word.replace('_', ' ')} {_plain(pipeline[word])}"]
         return "; ".join(parts + [f"lateness {pipeline[name]}" for name in ("allowed_lateness",) if name in pipeline])
     parts = [_plain(pipeline.get("window", "global"))]
     if "trigger" in pipeline:

@@ -84,3 +84,64 @@ def test_processing_time_is_refused() -> None:
     clock = read(Source(), NoRunner()).processing_time()
     with pytest.raises(InvalidStep, match="event time"):
         clock.join(PAYMENTS).on("order_id").within(after="1h")
+
+
+RATES = stream("rates", "currency string, order_id long, rate double, op string, at timestamp")
+
+
+def priced(**options: Any) -> Elements:
+    return ORDERS.as_of(RATES, **options).on("order_id")
+
+
+def test_a_temporal_join_names_the_columns_of_both_sides() -> None:
+    assert list(priced().root.columns) == ["order_id", "amount", "at", "currency", "rate", "op", "at_right"]
+    assert list(priced(suffix="_rate").root.columns)[-1] == "at_rate"
+
+
+def test_explain_states_which_version_counts_and_how_long_versions_are_kept() -> None:
+    text = priced(how="left", deleted="op == 'd'", corrections="1h").write(PaperSink()).explain()
+    assert "left join as of the left event time: the last right row at or before it, deleted if op == 'd'" in text
+    assert "keeps left rows until the watermark is 1h past their time, the newest version of each key forever" in text
+    assert "older versions until it is 1h past their end" in text
+    assert "bound the state with a tolerance" in text
+    near = priced(direction="nearest", tolerance="5s").write(PaperSink()).explain()
+    assert "the nearest right row, at most 5s apart" in near
+    assert "right rows until it is 10s past" in near
+    assert "bound the state" not in near
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: priced(how="full"), "choose inner or left"),
+        (lambda: priced(how="outer"), "choose one of inner"),
+        (lambda: priced(direction="sideways"), "choose one of backward, forward, nearest"),
+        (lambda: priced(direction="forward"), "needs a tolerance"),
+        (lambda: priced(tolerance="-1s"), "negative"),
+        (lambda: priced(corrections="-1s"), "negative"),
+        (lambda: priced(deleted="opp == 'd'"), "did you mean 'op'"),
+        (lambda: priced(deleted="last.op == 'd'"), "write op alone"),
+        (lambda: priced(direction="forward", tolerance="1s", deleted="op == 'd'"), "cannot process deletions"),
+        (lambda: ORDERS.as_of(RATES).on(), "names no column"),
+        (lambda: ORDERS.as_of(RATES).on(order_id="currency"), "long on the left, string on the right"),
+        (lambda: ORDERS.as_of(TIMELESS).on("order_id").write(PaperSink()).explain(), "have no time"),
+        (lambda: ORDERS.as_of(read(Source(), NoRunner()).processing_time()), "uses processing time"),
+    ],
+)  # fmt: skip
+def test_a_wrong_temporal_join_is_refused_with_the_way_out(build: Any, words: str) -> None:
+    with pytest.raises(PlanError) as refused:
+        build()
+    assert words in str(refused.value), str(refused.value)
+
+
+def test_a_temporal_join_takes_a_changelog_on_the_right_only() -> None:
+    totals = RATES.key_by("order_id").window(sl.tumbling(seconds=10)).accumulate(sl.retracting).aggregate(n=sl.count())
+    assert "as of" in ORDERS.as_of(totals).on("order_id").write(PaperSink()).explain()
+    with pytest.raises(InvalidStep, match="cannot process retractions of left rows"):
+        totals.as_of(RATES)
+    with pytest.raises(InvalidStep, match="cannot process deletions"):
+        ORDERS.as_of(totals, direction="forward", tolerance="1m").on("order_id").write(PaperSink()).explain()
+    last = RATES.deduplicate(by="order_id", keep="last", within="1h")
+    assert (
+        "as of" in ORDERS.as_of(last, direction="forward", tolerance="1m").on("order_id").write(PaperSink()).explain()
+    )

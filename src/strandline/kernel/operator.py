@@ -1,7 +1,7 @@
 """Define the protocol of keyed operators, which the step, the prepare stage and savepoints use.
 
-A keyed operator turns elements by key into rows with time and sign. There are four: window, deduplication, interval
-join and window join. In the kernel, only `operators.operator_of` distinguishes operators; all other code uses this
+A keyed operator turns elements by key into rows with time and sign: window, deduplication, and the interval, window,
+table and temporal joins. In the kernel, only `operators.operator_of` distinguishes operators; all other code uses this
 protocol.
 """
 

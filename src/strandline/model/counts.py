@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-COUNTED = ("read", "contributed", "late", "dead", "filtered", "again", "overflow")
+COUNTED = ("read", "contributed", "late", "dead", "filtered", "again", "overflow", "unmatched")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,8 @@ class Counts:
     """Elements processed once more: by a second step, as a pane by a later step, or as a row made by `flat_map`."""
     overflow: int = 0
     """Sums in emitted panes that are null because they have more than 64 bits or 38 digits. They are no elements."""
+    unmatched: int = 0
+    """Rows for which a lookup table had no row. They are dropped, and counted as filtered too, or padded."""
 
     @property
     def offered(self) -> int:

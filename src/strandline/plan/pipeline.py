@@ -12,15 +12,20 @@ from strandline.model.deduplicate import Deduplicate, Keep
 from strandline.model.elements import ZERO, Duration, Length, TimeDomain, duration
 from strandline.model.evictors import Evictor
 from strandline.model.joins import How
+from strandline.model.lookup_join import LookupTable, Missing, OnFailure
 from strandline.model.panes import Accumulation, Emit, Lateness, LateRows, PaneTimestamp
 from strandline.model.steps import WindowedStep
+from strandline.model.temporal_join import Direction
 from strandline.model.triggers import DEFAULT, Trigger
 from strandline.model.watermarks import Watermark, by_clock
 from strandline.model.windows import Count, Global, WindowKind
 from strandline.plan.endpoints import DeadLetters, Delivery, Sink, Source
 from strandline.plan.explain import explain
 from strandline.plan.joins.join import Join
+from strandline.plan.joins.keys_and_columns import SUFFIX
+from strandline.plan.joins.lookup_join import Enrichment, limits_of
 from strandline.plan.joins.table_join import TablesToJoin, table_join_options
+from strandline.plan.joins.temporal_join import AsOf, temporal_join
 from strandline.plan.lineage import paths_to
 from strandline.plan.nodes import (
     EventTime,
@@ -262,6 +267,62 @@ class Stream:
         """Join with another stream: `orders.join(payments).on("order_id").within(before="10m", how="left")`."""
         runner = self.runner
         return Join(self.root, other.root, lambda node: Elements(node, runner), lambda node: Panes(node, runner))
+
+    def enrich(  # noqa: PLR0913 - the options of a lookup
+        self,
+        table: LookupTable,
+        *,
+        missing: Missing | str = Missing.PAD,
+        on_failure: OnFailure | str = OnFailure.WAIT,
+        pin: bool = False,
+        cache_for: Length | None = None,
+        cache_missing_for: Length | None = None,
+        cache_rows: int = 100_000,
+        keys_per_request: int = 1_000,
+        concurrency: int = 4,
+        per_second: float | None = None,
+        attempts: int = 3,
+        suffix: str = SUFFIX,
+    ) -> "Enrichment[Self]":
+        """Add the current row of a table to each row: `clicks.enrich(users).on("user_id")`.
+
+        A row without a match is padded with nulls, or dropped with `missing="drop"`. While the table does not answer,
+        the batch waits; with `on_failure="dead_letter"` its rows become dead letters. With `pin` a batch that is
+        repeated after a crash gets the same rows. Each worker process caches answers for `cache_for` of processing
+        time, and sends at most `per_second` requests, `concurrency` of them at a time. A column of the table whose
+        name the stream has, too, gets the suffix.
+        """
+        limits = limits_of(
+            cache_for, cache_missing_for, cache_rows, keys_per_request, concurrency, per_second, attempts
+        )
+        how = (Missing(missing), OnFailure(on_failure), pin, limits, suffix)
+        return Enrichment(self.root, table, *how, lambda node: replace(self, root=node))
+
+    def as_of(  # noqa: PLR0913 - the options of a join
+        self,
+        versions: "Stream",
+        *,
+        how: How | str = How.INNER,
+        direction: Direction | str = Direction.BACKWARD,
+        tolerance: Length | None = None,
+        corrections: Length | None = None,
+        deleted: str | None = None,
+        suffix: str = SUFFIX,
+        late: Sink | None = None,
+    ) -> "AsOf[Elements]":
+        """Join each row with the version of its key at its event time: `orders.as_of(rates).on("currency")`.
+
+        `how` is `inner` or `left`. `direction` is `backward`, `forward` or `nearest`, with at most `tolerance` between
+        the event times. A late version changes rows that are not yet emitted; with `corrections="1h"` it also retracts
+        rows up to an hour behind the watermark and emits them again. `deleted` is a condition on the right stream, such
+        as `"op == 'd'"`: a row for which it is true ends the version before it. Rows behind the watermark go to the
+        late output, beside the rows or to the sink `late`. The time of a result is the time of the left row.
+        """
+        operator = temporal_join(
+            self.root, versions.root, how=how, direction=direction, tolerance=tolerance, corrections=corrections,
+            deleted=deleted,
+        )  # fmt: skip
+        return AsOf(self.root, versions.root, operator, suffix, late, lambda node: Elements(node, self.runner))
 
     def write(
         self, sink: Sink, *, delivery: Delivery | str = Delivery.EXACTLY_ONCE, dead: DeadLetters | None = None

@@ -12,6 +12,7 @@ from strandline.model.joins import IntervalJoin
 from strandline.model.operators import Operator
 from strandline.model.panes import DeadLetter, DeadReason, Emitted
 from strandline.model.table_join import TableJoin
+from strandline.model.temporal_join import TemporalJoin
 from strandline.model.watermarks import Watermark
 from strandline.model.window_joins import WindowJoin
 from strandline.model.windows import Count
@@ -22,11 +23,12 @@ from strandline.reference.lateness import Judged, dead_letter
 from strandline.reference.state import KeyState
 from strandline.reference.step import Passage, Stepped, step
 from strandline.reference.table_join import TableJoinState, Times, table_join
+from strandline.reference.temporal_join import TemporalState, temporal_join
 from strandline.reference.values import Rank, rank
 from strandline.reference.watermarks import Progress, Rule, is_dead_lettered
 from strandline.reference.window_join import window_join
 
-AnyState = KeyState | CountState | DeduplicateState | JoinState | TableJoinState
+AnyState = KeyState | CountState | DeduplicateState | JoinState | TableJoinState | TemporalState
 
 Keys = Mapping[Rank, tuple[Any, AnyState]]
 """The state of each key that has any; by rank, so that keys of all types are distinct and ordered."""
@@ -67,7 +69,7 @@ class StepState:
 def _holds(state: AnyState) -> list[Timestamp]:
     if isinstance(state, KeyState):
         return [held.hold for held in state.windows.values() if held.hold is not None]
-    return [state.hold] if isinstance(state, JoinState) and state.hold is not None else []
+    return [state.hold] if isinstance(state, JoinState | TemporalState) and state.hold is not None else []
 
 
 def play(  # noqa: PLR0913, PLR0917 - what a batch has
@@ -149,6 +151,8 @@ def _process_key(
             refused=[late.reason for late in joined.late], late=joined.late,
         )  # fmt: skip
         return Stepped(joined.state, (), judged, tuple(joined.rows))
+    if isinstance(ask, WindowJoin):
+        return window_join(ask, key, state if isinstance(state, KeyState) else KeyState(), rows, time, roles)
     if isinstance(ask, TableJoin):
         tables = state if isinstance(state, TableJoinState) else TableJoinState()
         changed = table_join(
@@ -159,8 +163,14 @@ def _process_key(
             refused=[late.reason for late in changed.late], late=changed.late,
         )  # fmt: skip
         return Stepped(changed.state, (), judged, tuple(changed.rows))
-    if isinstance(ask, WindowJoin):
-        return window_join(ask, key, state if isinstance(state, KeyState) else KeyState(), rows, time, roles)
+    if isinstance(ask, TemporalJoin):
+        known_versions = state if isinstance(state, TemporalState) else TemporalState()
+        found = temporal_join(ask, key, known_versions, rows, time.watermark_before, time.watermark, roles)
+        judged = Judged(
+            {}, len(rows), contributed=found.contributed, filtered=found.filtered,
+            refused=[late.reason for late in found.late], late=found.late,
+        )  # fmt: skip
+        return Stepped(found.state, (), judged, tuple(found.rows))
     if isinstance(ask.window, Count):
         before = state if isinstance(state, CountState) else CountState()
         after, panes = count(ask, ask.window, key, before, rows, time.watermark)

@@ -73,31 +73,6 @@ class JoinOnKeys(Generic[S, P]):
         )  # fmt: skip
         return self.make_stream(node)
 
-    def as_tables(
-        self,
-        *,
-        how: How | str = How.INNER,
-        expire_after: Length | None = None,
-        time_to_live: Length | None = None,
-        forever: bool = False,
-        suffix: str = SUFFIX,
-        late: Sink | None = None,
-    ) -> S:
-        """Join the current rows of both streams as tables, whatever their times (a regular join).
-
-        A stream of insertions is a table that only grows; a retraction removes an equal row. The result is a
-        changelog. `how` is `inner`, `left`, `right`, `full`, `semi` or `anti`. All rows are kept forever, which
-        `forever=True` must accept, or until their key has not changed for `expire_after` in event time, or
-        `time_to_live` in processing time. A retraction without its row goes to the late output, beside the rows or to
-        the sink `late`. For three tables or more, see `sl.join_tables`.
-        """
-        options = table_join_options(
-            2, how=how, expire_after=expire_after, time_to_live=time_to_live, forever=forever, suffixes=(suffix,),
-            late=late,
-        )  # fmt: skip
-        pairs = dict(zip(self.keys.left, self.keys.right, strict=True))
-        return self.make_stream(table_join((self.left, self.right), (), pairs, options))
-
     def window(  # noqa: PLR0913 - the options of a join
         self,
         window: WindowKind,
@@ -122,3 +97,28 @@ class JoinOnKeys(Generic[S, P]):
             allowed_lateness=allowed_lateness, where=where, suffix=suffix, late=late,
         )  # fmt: skip
         return self.make_panes(node)
+
+    def as_tables(
+        self,
+        *,
+        how: How | str = How.INNER,
+        expire_after: Length | None = None,
+        time_to_live: Length | None = None,
+        forever: bool = False,
+        suffix: str = SUFFIX,
+        late: Sink | None = None,
+    ) -> S:
+        """Join the current rows of both streams as tables, whatever their times (a regular join).
+
+        A stream of insertions is a table that only grows; a retraction removes an equal row. The result is a
+        changelog. `how` is `inner`, `left`, `right`, `full`, `semi` or `anti`. All rows are kept forever, which
+        `forever=True` must accept, or until their key has not changed for `expire_after` in event time, or
+        `time_to_live` in processing time. A retraction without its row goes to the late output, beside the rows or to
+        the sink `late`. For three tables or more, see `sl.join_tables`.
+        """
+        options = table_join_options(
+            2, how=how, expire_after=expire_after, time_to_live=time_to_live, forever=forever, suffixes=(suffix,),
+            late=late,
+        )  # fmt: skip
+        pairs = dict(zip(self.keys.left, self.keys.right, strict=True))
+        return self.make_stream(table_join((self.left, self.right), (), pairs, options))

@@ -17,12 +17,15 @@ from strandline.plan.operators.contract import INPUT, Accepted
 from strandline.plan.stories.located_values import Written
 from strandline.plan.stories.operators import OperatorWords, words_among
 from strandline.plan.stories.operators.contract import OF, TABLES
+from strandline.plan.stories.parse_lookups import enriched
 from strandline.plan.stories.parse_windows import watermark
 from strandline.plan.stories.story_pipeline import KEY, ONLY, StoryPipeline, StorySink, story_input
 
 _BESIDE: Final = ("watermark", "fires")
 """Fields of a pipeline with one operator and one input, beside those of the operator."""
 _INPUT: Final = ("watermark", "time")
+_LOOKUP: Final = "enrich"
+"""Enriches the only input, before its operator if there is one."""
 _EXPECTED: Final = "a pipeline, as a mapping"
 
 
@@ -33,6 +36,8 @@ def to_pipeline(given: Written) -> StoryPipeline:
         raise Unsupported(f"{given.place}: stories cannot play a pattern yet", hint="use another operator")
     if "operators" in members:
         return _several(given)
+    if _LOOKUP in members:
+        return _enriched(given)
     words = words_among(members)
     if "inputs" in members:
         roles = [role for role in words.roles if role != OF]
@@ -49,6 +54,19 @@ def to_pipeline(given: Written) -> StoryPipeline:
         rule, partitions = _watermark(settings, time)
         node = _over(operator, {OF: story_input(ONLY, rule, partitions)}, settings)
     return StoryPipeline(_written(node, ""), (("", node),), _fires_per_element(settings))
+
+
+def _enriched(given: Written) -> StoryPipeline:
+    """Parse a pipeline over rows of an input that are enriched; without an operator these rows are the output."""
+    members = given.members(_EXPECTED)
+    words = words_among(members)
+    settings = given.members_among((_LOOKUP, *words.fields, *_BESIDE, "key"), "a pipeline")
+    time = _time(settings)
+    node = enriched(settings[_LOOKUP], story_input(ONLY, *_watermark(settings, time)))
+    if not {*words.fields} & {*members}:
+        return StoryPipeline(Write(node, StorySink(""), Delivery.EXACTLY_ONCE), (), _fires_per_element(settings))
+    over = _over(words.parse(given, settings, time), {OF: node}, settings)
+    return StoryPipeline(_written(over, ""), (("", over),), _fires_per_element(settings))
 
 
 def _several(given: Written) -> StoryPipeline:

@@ -146,6 +146,16 @@ _CHANGED_TABLE_JOIN: Final[Mapping[str, Finding]] = {
     "columns": (Verdict.COMPATIBLE, "stored rows have null in columns that are new"),
     "one_row": (Verdict.COMPATIBLE, "the state fits"),
 }
+_CHANGED_TEMPORAL_JOIN: Final[Mapping[str, Finding]] = {
+    "how": (Verdict.MIGRATABLE, "emitted rows would be corrected as if the new kind had emitted them"),
+    "direction": (Verdict.INCOMPATIBLE, "the state lacks the versions that the new direction needs"),
+    "tolerance": (Verdict.MIGRATABLE, "the state may lack versions that the new tolerance needs"),
+    "corrections": (Verdict.MIGRATABLE, "the state has the versions of emitted rows for the old length only"),
+    "deleted": (Verdict.COMPATIBLE, "stored versions stay as the old condition marked them"),
+    "ignores_retractions": (Verdict.MIGRATABLE, "stored retractions are deletions under one definition only"),
+    "renamed": (Verdict.MIGRATABLE, "stored versions have the old names"),
+    "columns": (Verdict.COMPATIBLE, "stored rows have null in columns that are new"),
+}
 
 
 def compare(was: Any, now: Any) -> Upgrade:
@@ -234,13 +244,15 @@ def _operators(was: Plain, now: Plain) -> Iterator[Finding]:
             yield from (*_fields(was, now, _CHANGED), *aggregates.findings(now), *_layout(was, now))
         case "IntervalJoin":
             yield from _fields(was, now, _CHANGED_JOIN)
+        case "WindowJoin":
+            yield from (*_fields(was, now, _CHANGED_WINDOW_JOIN), *_rows_of_firings(was, now), *_layout(was, now))
         case "TableJoin":
             yield from _fields(was, now, _CHANGED_TABLE_JOIN)
             if was["ttl"] is not None and was["ttl_time"] != now["ttl_time"]:
                 reason = "the last changes of keys are stored as times of another time domain"
                 yield Verdict.MIGRATABLE, f"keys are forgotten by {now['ttl_time']} time: {reason}"
-        case "WindowJoin":
-            yield from (*_fields(was, now, _CHANGED_WINDOW_JOIN), *_rows_of_firings(was, now), *_layout(was, now))
+        case "TemporalJoin":
+            yield from _fields(was, now, _CHANGED_TEMPORAL_JOIN)
         case _:
             yield from _fields(was, now, _CHANGED_DEDUPLICATE)
 

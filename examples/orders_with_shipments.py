@@ -31,7 +31,7 @@ missing = both.window(window, how="anti", accumulate="retracting", allowed_laten
 
 pipeline = sl.together(
     shipped.write(sl.sqlite("shop.db", table="shipped")),
-    missing.write(sl.sqlite("shop.db", table="missing", key=["id"])),
+    missing.write(sl.sqlite("shop.db", table="missing", key=["key", "id"])),
     orders.write(sl.sqlite("shop.db", table="orders")),
     shipments.write(sl.sqlite("shop.db", table="shipments")),
 )

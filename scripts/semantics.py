@@ -170,6 +170,16 @@ RULES: Final[dict[str, str]] = {
     "9 window late firings": "A late firing emits new rows, all rows again, or the difference with retractions.",
     "9 window late": "A row whose windows have all expired is late, and neither joined nor padded.",
     "9 chains": "A join reads other operators and is read by them.",
+    "9 tables": "The result of a join of tables is the join of their current rows; its changes are emitted.",
+    "9 table batches": "A batch emits the difference between the result before and after it, each row once.",
+    "9 table rows": "An insertion adds a row to its table; a retraction removes one equal row.",
+    "9 table time": "A row has the latest time of its input rows; its retraction repeats it. No row is behind.",
+    "9 table padding": "A row without a partner is shown at once, withdrawn when one comes, restored without one.",
+    "9 table semi and anti": "A row is shown once while it has a partner, or while it has none.",
+    "9 table null key": "A null key matches nothing; the row is shown alone where its table is padded, else dropped.",
+    "9 table chain": "Tables with one key are joined by one step, first to last, each by its own join type.",
+    "9 table expiry": "All rows of a key are forgotten, silently, once it has not changed for its time to live.",
+    "9 table late": "An insertion of a key that may be forgotten and a retraction of no row are late rows.",
     "13 first": "keep first: an element less than `within` away from an emitted one of its key is a duplicate.",
     "13 order": "Within a batch elements are compared by event time, then input, partition and offset.",
     "13 expiry": "State of an element is deleted once the watermark passes its time by `within` and the lateness.",
@@ -249,10 +259,14 @@ def by_rule(stories: list[Story]) -> dict[str, list[Story]]:
     return found
 
 
-def summary(pipeline: dict[str, Any]) -> str:
+def summary(pipeline: dict[str, Any] | str) -> str:
     """The pipeline in a line: where, when, how."""
-    if "deduplicate" in pipeline:
-        parts = [f"deduplicate {_plain(pipeline['deduplicate'])}"]
+    if isinstance(pipeline, str):
+        return pipeline
+    for word in ("deduplicate", "join", "window_join"):
+        if word not in pipeline:
+            continue
+        parts = [f"{word.replace('_', ' ')} {_plain(pipeline[word])}"]
         return "; ".join(parts + [f"lateness {pipeline[name]}" for name in ("allowed_lateness",) if name in pipeline])
     parts = [_plain(pipeline.get("window", "global"))]
     if "trigger" in pipeline:

@@ -55,7 +55,7 @@ from strandline.model.watermarks import bounded, by_clock, from_source, monotone
 from strandline.model.windows import count_window, cumulating, custom, everything, session, sliding, tumbling
 from strandline.plan.endpoints import Delivery, Source, dead_table
 from strandline.plan.nodes import Root
-from strandline.plan.pipeline import Elements, Panes, Pipeline, together, union
+from strandline.plan.pipeline import Elements, Panes, Pipeline, join_tables, together, union
 from strandline.plan.pipeline import read as _read
 
 if TYPE_CHECKING:
@@ -175,11 +175,11 @@ __all__ = [
     "argmin", "avro", "bit_and", "bit_or", "bit_xor", "bounded", "by_clock", "call", "collect", "compact", "console",
     "count", "count_distinct", "count_window", "csv", "cumulating", "custom", "dead_files", "dead_table", "dead_topic",
     "debezium", "delta", "delta_table", "discard", "discarding", "duckdb", "every", "everything", "failure_budget",
-    "files", "first", "first_of", "folder", "frame", "from_source", "generator", "in_sequence", "infer_json", "json",
-    "kafka", "kafka_topic", "keep_delta", "keep_last", "keep_within", "last", "lookup_delta", "lookup_duckdb",
-    "lookup_function", "lookup_http", "lookup_parquet", "lookup_postgres", "lookup_sqlite", "lookup_valkey",
-    "manifested_files", "max", "mean", "min", "monotone", "never", "or_finally", "percentile", "postgres", "protobuf",
-    "quantile", "raw", "read", "read_manifested", "registry", "repeatedly", "retracting", "sasl", "scores", "secret",
-    "session", "sliding", "sqlite", "stddev", "string_agg", "sum", "text", "tls", "together", "top_k", "tumbling",
-    "union", "valkey", "variance", "webhook", "when",
+    "files", "first", "first_of", "folder", "frame", "from_source", "generator", "in_sequence", "infer_json",
+    "join_tables", "json", "kafka", "kafka_topic", "keep_delta", "keep_last", "keep_within", "last", "lookup_delta",
+    "lookup_duckdb", "lookup_function", "lookup_http", "lookup_parquet", "lookup_postgres", "lookup_sqlite",
+    "lookup_valkey", "manifested_files", "max", "mean", "min", "monotone", "never", "or_finally", "percentile",
+    "postgres", "protobuf", "quantile", "raw", "read", "read_manifested", "registry", "repeatedly", "retracting",
+    "sasl", "scores", "secret", "session", "sliding", "sqlite", "stddev", "string_agg", "sum", "text", "tls",
+    "together", "top_k", "tumbling", "union", "valkey", "variance", "webhook", "when",
 ]  # fmt: skip

@@ -154,6 +154,29 @@ def test_a_join_keeps_its_state_over_a_wider_interval_and_not_over_another_kind(
     assert compare(definition(), definition(suffix="_other")).verdict is Verdict.MIGRATABLE
 
 
+def test_a_join_of_tables_keeps_its_state_over_another_time_to_live_and_not_over_another_join_type() -> None:
+    def definition(**options: Any) -> Any:
+        tables = [
+            read(PaperSource(name, columns="team string, at timestamp"), NoRunner()).event_time(
+                "at", sl.bounded(seconds=1)
+            )
+            for name in ("left", "right")
+        ]
+        kept = {"forever": True, **options}
+        return to_plain(sl.join_tables(*tables, **kept).on("team").write(PaperSink()).root)
+
+    assert compare(definition(), definition()).verdict is Verdict.SAME
+    bounded = definition(expire_after="1h")
+    kept = compare(definition(), bounded)
+    assert kept.verdict is Verdict.COMPATIBLE
+    assert kept.steps[0].part.what == "step 0, table join by team"
+    assert compare(definition(), definition(time_to_live="1h")).verdict is Verdict.COMPATIBLE
+    assert compare(bounded, definition(expire_after="2h")).verdict is Verdict.COMPATIBLE
+    assert compare(bounded, definition(time_to_live="1h")).verdict is Verdict.MIGRATABLE
+    assert compare(definition(), definition(how="left")).verdict is Verdict.INCOMPATIBLE
+    assert compare(definition(), definition(suffixes=["_other"])).verdict is Verdict.MIGRATABLE
+
+
 def test_a_window_join_of_another_kind_keeps_its_state_unless_windows_may_have_fired() -> None:
     def definition(size: str = "10m", **options: Any) -> Any:
         left, right = (

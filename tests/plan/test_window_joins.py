@@ -80,5 +80,6 @@ def test_an_aggregation_over_accumulating_firings_is_refused() -> None:
 
 def test_a_step_over_a_retracting_join_retracts_and_allows_its_lateness() -> None:
     over = joined(accumulate="retracting", allowed_lateness="1h").key_by("order_id").window(WINDOW)
-    assert over.aggregate(n=sl.count()).root.operator.accumulation == "retracting"
-    assert str(over.aggregate(n=sl.count()).root.operator.lateness.allowed) == "1h"
+    root: Any = over.aggregate(n=sl.count()).root
+    assert root.operator.accumulation == "retracting"
+    assert str(root.operator.lateness.allowed) == "1h"

@@ -7,8 +7,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 import strandline as sl
+from strandline.checkpoint.job_folder import Checkpoint
 from strandline.plan.pipeline import Panes
 from strandline.savepoints.restore import restore
+from strandline.savepoints.state_reader import read_state
+from strandline.savepoints.state_tables import tables_of
 from strandline.savepoints.take import create
 from tests.spark.test_graphs import read, write
 from tests.spark.test_interval_join import run, side
@@ -59,6 +62,8 @@ def test_a_savepoint_keeps_open_sessions_and_what_they_have_emitted(spark: Spark
     query = "SELECT team, score, score_right, timing FROM joined"
     known = [("green", None, 10, "on_time"), ("red", 1, None, "on_time")]
     assert sorted(read(database, query)) == known
+    tables = tables_of(read_state(spark, Checkpoint(tmp_path / "job")))
+    assert {"team", "score", "window_start", "event_time"} <= {*tables["step_0"].columns}
     create(spark, tmp_path / "job", tmp_path / "saved")
     restore(pipeline.root, spark, tmp_path / "saved", tmp_path / "again", key_groups=3)
     write(tmp_path / "orders", "2", ("green", 3, 23), ("green", 4, 300))

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from strandline.model.deduplicate import Deduplicate
 from strandline.model.joins import IntervalJoin
 from strandline.model.steps import WindowedStep
+from strandline.model.table_join import TableJoin
 from strandline.model.window_joins import WindowJoin
 
-Operator = WindowedStep | Deduplicate | IntervalJoin | WindowJoin
+Operator = WindowedStep | Deduplicate | IntervalJoin | WindowJoin | TableJoin
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from strandline.model.arguments import checked, checked_methods
 from strandline.model.deduplicate import Deduplicate, Keep
 from strandline.model.elements import ZERO, Duration, Length, TimeDomain, duration
 from strandline.model.evictors import Evictor
+from strandline.model.joins import How
 from strandline.model.lookup_join import LookupTable, Missing, OnFailure
 from strandline.model.panes import Accumulation, Emit, Lateness, LateRows, PaneTimestamp
 from strandline.model.steps import WindowedStep
@@ -22,6 +23,7 @@ from strandline.plan.explain import explain
 from strandline.plan.joins.join import Join
 from strandline.plan.joins.keys_and_columns import SUFFIX
 from strandline.plan.joins.lookup_join import Enrichment, limits_of
+from strandline.plan.joins.table_join import TablesToJoin, table_join_options
 from strandline.plan.lineage import paths_to
 from strandline.plan.nodes import (
     EventTime,
@@ -365,6 +367,33 @@ def union(first: Elements, *others: Elements) -> Elements:
     """Merge several streams. Each keeps its own watermark; the lowest one is the watermark of the union."""
     streams = [stream.root for stream in (first, *others)]
     return Elements(Union(tuple(dict.fromkeys(streams))), first.runner) if len(set(streams)) > 1 else first
+
+
+@checked
+def join_tables(  # noqa: PLR0913 - the options of a join
+    first: Stream,
+    second: Stream,
+    *others: Stream,
+    how: How | str | Sequence[str] = How.INNER,
+    expire_after: Length | None = None,
+    time_to_live: Length | None = None,
+    forever: bool = False,
+    suffixes: Sequence[str] = (),
+    late: Sink | None = None,
+) -> TablesToJoin[Elements]:
+    """Join the current rows of several streams as tables on one key: `join_tables(a, b, c, how="left").on("id")`.
+
+    One step joins all tables, without intermediate results. `how` is `inner`, `left`, `right`, `full`, `semi` or
+    `anti`: one for all, or one for each table after the first, which is joined with the result of those before it. A
+    column whose name is taken gets the suffix of its table: `_2`, `_3` and so on, or those of `suffixes`. The other
+    options are those of `join(…).on(…).as_tables(…)`.
+    """
+    tables = (first, second, *others)
+    options = table_join_options(
+        len(tables), how=how, expire_after=expire_after, time_to_live=time_to_live, forever=forever,
+        suffixes=suffixes, late=late,
+    )  # fmt: skip
+    return TablesToJoin(tuple(each.root for each in tables), options, lambda node: Elements(node, first.runner))
 
 
 @checked

@@ -7,14 +7,15 @@ from typing import Any, Final, Self
 
 from strandline.errors import InvalidWatermark
 from strandline.model.counts import Counts
-from strandline.model.elements import BEGINNING, END, EPOCH, INSTANT, Element, TimeDomain, Timestamp
+from strandline.model.elements import BEGINNING, END, EPOCH, Element, TimeDomain, Timestamp
 from strandline.model.panes import DeadLetter, DeadReason, Emitted, Late, Pane, Row
 from strandline.model.watermarks import Inputs
 from strandline.reference import snapshots, watermarks
-from strandline.reference.batch import StepState, Tally, admit, play
+from strandline.reference.batch import AnyState, StepState, Tally, admit, play
 from strandline.reference.graph import Exit, Graph, Path, Step, StepInput
 from strandline.reference.lookup_join import Rows, look_up
 from strandline.reference.state import KeyState
+from strandline.reference.table_join import TableJoinState
 from strandline.reference.values import rank
 from strandline.reference.watermarks import Progress, Rule
 
@@ -108,9 +109,9 @@ class GraphPlayer:
         return min((self._steps[number].state.output_watermark for number in ends), default=BEGINNING)
 
     def rows_of(self, name: str | None = None) -> int:
-        """Return the number of windows that a step holds, or all. A counting key is one row."""
+        """Return the number of windows or rows of tables that a step holds, or all. Any other key is one row."""
         held = [state for number in self._named(name) for _, state in self._steps[number].state.keys.values()]
-        return sum(len(each.windows) + len(each.closed) if isinstance(each, KeyState) else 1 for each in held)
+        return sum(_rows_held(each) for each in held)
 
     def _named(self, name: str | None) -> list[int]:
         return [*range(len(self._steps))] if name is None else [self._graph.names[name]]
@@ -400,6 +401,16 @@ class GraphPlayer:
         """Do nothing: the player holds only memory."""
 
 
+def _rows_held(state: AnyState) -> int:
+    match state:
+        case KeyState():
+            return len(state.windows) + len(state.closed)
+        case TableJoinState():
+            return sum(len(rows) for rows in state.tables)
+        case _:
+            return 1
+
+
 def _begun(step: Step) -> GraphStep:
     """Return a step before its first batch: inputs and partitions known from the start hold the watermark back."""
     if step.rule is not None:
@@ -439,7 +450,7 @@ def _rows_of(step: Step, said: Emitted) -> Iterator[Moved]:
     for pane in said.panes:
         columns = {**_keys_of(step, pane.key), **pane.values, **_pane_columns(pane)}
         # Panes of a global window have the end of time, which elements cannot have.
-        yield Moved(columns, min(pane.timestamp, END - INSTANT, key=_ms), pane.retraction)
+        yield Moved(columns, min(pane.timestamp, Timestamp(END.ms - 1), key=_ms), pane.retraction)
     for row in said.rows:
         yield Moved({**_keys_of(step, row.key), **row.values}, row.at, row.retraction)
 

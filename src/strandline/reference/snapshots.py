@@ -21,6 +21,7 @@ from strandline.reference.counts import CountState
 from strandline.reference.deduplicate import DeduplicateState
 from strandline.reference.interval_join import JoinState, WaitingRow
 from strandline.reference.state import Arrived, KeyState, Open
+from strandline.reference.table_join import TableJoinState
 from strandline.reference.triggers import TriggerState
 from strandline.reference.watermarks import Partition, Progress
 
@@ -30,7 +31,7 @@ _RECORDS: Final[Mapping[str, type]] = {
     kind.__name__: kind
     for kind in (
         Arrived, CountState, DeduplicateState, Duration, Element, JoinState, KeyState, Open, Pane, Partition, Progress,
-        Timestamp, TriggerState, WaitingRow, Window,
+        TableJoinState, Timestamp, TriggerState, WaitingRow, Window,
     )
 }  # fmt: skip
 _ENUMS: Final[Mapping[str, type[Enum]]] = {kind.__name__: kind for kind in (Timing,)}

@@ -1,4 +1,4 @@
-"""Offer the fluent words of joins: `orders.join(payments).on("order_id").within(before="10m")`."""
+"""Offer the fluent words of joins of two streams: `orders.join(payments).on("order_id").within(before="10m")`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +13,7 @@ from strandline.model.windows import WindowKind
 from strandline.plan.endpoints import Sink
 from strandline.plan.joins.interval_join import interval_join
 from strandline.plan.joins.keys_and_columns import SUFFIX, JoinedKeys, joined_keys
+from strandline.plan.joins.table_join import table_join, table_join_options
 from strandline.plan.joins.window_join import window_join
 from strandline.plan.nodes import Node
 
@@ -96,3 +97,28 @@ class JoinOnKeys(Generic[S, P]):
             allowed_lateness=allowed_lateness, where=where, suffix=suffix, late=late,
         )  # fmt: skip
         return self.make_panes(node)
+
+    def as_tables(
+        self,
+        *,
+        how: How | str = How.INNER,
+        expire_after: Length | None = None,
+        time_to_live: Length | None = None,
+        forever: bool = False,
+        suffix: str = SUFFIX,
+        late: Sink | None = None,
+    ) -> S:
+        """Join the current rows of both streams as tables, whatever their times (a regular join).
+
+        A stream of insertions is a table that only grows; a retraction removes an equal row. The result is a
+        changelog. `how` is `inner`, `left`, `right`, `full`, `semi` or `anti`. All rows are kept forever, which
+        `forever=True` must accept, or until their key has not changed for `expire_after` in event time, or
+        `time_to_live` in processing time. A retraction without its row goes to the late output, beside the rows or to
+        the sink `late`. For three tables or more, see `sl.join_tables`.
+        """
+        options = table_join_options(
+            2, how=how, expire_after=expire_after, time_to_live=time_to_live, forever=forever, suffixes=(suffix,),
+            late=late,
+        )  # fmt: skip
+        pairs = dict(zip(self.keys.left, self.keys.right, strict=True))
+        return self.make_stream(table_join((self.left, self.right), (), pairs, options))

@@ -67,7 +67,8 @@ def _between(before: KeyedNode, path: LineagePath, node: KeyedNode) -> Iterator[
                 f"panes of {before.name} are parts of results, and {node.name} takes each as a whole: {what} would be "
                 f"wrong; make {before.name} retracting"
             )
-    if before.plan.refinement is Refinement.CHANGELOG and node.plan.declared:
+    corrects = before.plan.refinement in (Refinement.CHANGELOG, Refinement.SEVERAL) and before.plan.retracts
+    if corrects and node.plan.declared:
         why = [*(key for key in node.keys if key not in rows.fixed), *rows.value_filters, *rows.pane_filters]
         why += ["a function"] if rows.is_computed else []
         # Rows that are elements have their own time, and sessions move: a correction may be in another window.

@@ -8,6 +8,7 @@ from strandline.errors import InvalidStory, Unsupported
 from strandline.model.elements import TimeDomain
 from strandline.model.operators import Operator
 from strandline.model.steps import WindowedStep
+from strandline.model.table_join import table_role
 from strandline.model.watermarks import BY_HAND, Inputs, Watermark, by_clock
 from strandline.plan.endpoints import Delivery
 from strandline.plan.lineage import paths_to
@@ -15,7 +16,7 @@ from strandline.plan.nodes import KeyedInput, KeyedNode, Node, Together, Union, 
 from strandline.plan.operators.contract import INPUT, Accepted
 from strandline.plan.stories.located_values import Written
 from strandline.plan.stories.operators import OperatorWords, words_among
-from strandline.plan.stories.operators.contract import OF
+from strandline.plan.stories.operators.contract import OF, TABLES
 from strandline.plan.stories.parse_lookups import enriched
 from strandline.plan.stories.parse_windows import watermark
 from strandline.plan.stories.story_pipeline import KEY, ONLY, StoryPipeline, StorySink, story_input
@@ -82,7 +83,7 @@ def _several(given: Written) -> StoryPipeline:
         words = words_among(each.members("an operator, as a mapping"))
         fields = each.members_among((*words.fields, *words.roles, "key"), f"the operator {name!r}")
         before = [*operators][-1:] or inputs
-        of = {role: _names(fields, role, streams, before, each) for role in words.roles}
+        of = _names_by_role(words, fields, streams, before, each)
         read |= {one for names in of.values() for one in names}
         chosen = {role: _union([streams[one] for one in names]) for role, names in of.items()}
         node = _read_operator(words, each, fields, chosen)
@@ -94,6 +95,19 @@ def _several(given: Written) -> StoryPipeline:
     root = outputs[0] if len(outputs) == 1 else Together(outputs)
     names = tuple(ends) if len(ends) > 1 else ("",)
     return StoryPipeline(root, tuple(operators.items()), _fires_per_element(settings), names)
+
+
+def _names_by_role(
+    words: OperatorWords,
+    fields: Mapping[str, Written],
+    streams: Mapping[str, Node],
+    usual: list[str],
+    given: Written,
+) -> dict[str, list[str]]:
+    """Return the names of the streams that an operator reads, by role. Each of a list of tables has its own role."""
+    found = {role: _names(fields, role, streams, usual, given) for role in words.roles}
+    tables = found.pop(TABLES, [])
+    return found | {table_role(number): [name] for number, name in enumerate(tables)}
 
 
 def _names(
@@ -137,10 +151,8 @@ def _node(
     streams: Mapping[str, Node],
     time: TimeDomain,
 ) -> KeyedNode:
-    of = {
-        role: _union([streams[name] for name in _names(settings, role, streams, [*streams], given)])
-        for role in words.roles
-    }
+    named = _names_by_role(words, settings, streams, [*streams], given)
+    of = {role: _union([streams[name] for name in names]) for role, names in named.items()}
     return _over(words.parse(given, settings, time), of, settings)
 
 

@@ -138,6 +138,16 @@ _CHANGED_JOIN: Final[Mapping[str, Finding]] = {
 }
 
 
+_CHANGED_TABLE_JOIN: Final[Mapping[str, Finding]] = {
+    "joins": (Verdict.INCOMPATIBLE, "rows that the old join types have emitted would not be corrected"),
+    "ttl": (Verdict.COMPATIBLE, "keys use the new time to live; keys that are forgotten do not come back"),
+    "time": (Verdict.MIGRATABLE, "stored rows have times of another time domain"),
+    "renamed": (Verdict.MIGRATABLE, "stored rows have the old names"),
+    "columns": (Verdict.COMPATIBLE, "stored rows have null in columns that are new"),
+    "one_row": (Verdict.COMPATIBLE, "the state fits"),
+}
+
+
 def compare(was: Any, now: Any) -> Upgrade:
     """Compare the definition that wrote the state with the new one, both in the form of `to_plain`."""
     old, new = read_definition(was), read_definition(now)
@@ -226,6 +236,11 @@ def _operators(was: Plain, now: Plain) -> Iterator[Finding]:
             yield from _fields(was, now, _CHANGED_JOIN)
         case "WindowJoin":
             yield from (*_fields(was, now, _CHANGED_WINDOW_JOIN), *_rows_of_firings(was, now), *_layout(was, now))
+        case "TableJoin":
+            yield from _fields(was, now, _CHANGED_TABLE_JOIN)
+            if was["ttl"] is not None and was["ttl_time"] != now["ttl_time"]:
+                reason = "the last changes of keys are stored as times of another time domain"
+                yield Verdict.MIGRATABLE, f"keys are forgotten by {now['ttl_time']} time: {reason}"
         case _:
             yield from _fields(was, now, _CHANGED_DEDUPLICATE)
 

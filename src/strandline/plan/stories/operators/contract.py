@@ -18,6 +18,9 @@ class WithAnyColumn(dict[str, Callable[[Written], Any]]):
 OF = "of"
 """The role of an operator's input, where it has only one."""
 
+TABLES = "tables"
+"""The field with a list of inputs, each with a role of its own: `table 1`, `table 2` and so on."""
+
 
 class OperatorWords(Protocol):
     """The words of one operator. A new operator registers its words in `__init__.py`; nothing else changes."""

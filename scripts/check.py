@@ -2,7 +2,8 @@
 
 ./test               everything except the campaigns; CI runs this
 ./test fast          tests without Java and slow tests, in less than a minute
-./test campaign      the long runs
+./test coverage      the tests that CI runs, with coverage, which takes two thirds longer
+./test campaign      the long runs, then the coverage of all other tests
 ./test ARGUMENT...   only pytest, with these arguments, as in: ./test tests/kernel -k early
 """
 
@@ -28,19 +29,26 @@ STATIC = {
 }
 MARKERS = {
     "all": "not campaign",
+    "coverage": "not campaign",
     "fast": "not spark and not services and not slow and not campaign",
     "campaign": "campaign",
 }
 
 FAST_SECONDS = 60
 NO_TESTS = 5
-SILENCE_SECONDS = {"all": 600, "fast": 120, "campaign": None}
+SILENCE_SECONDS = {"all": 600, "coverage": 600, "fast": 120, "campaign": None}
 """A hanging test is ended earlier by its own timeout; this limit is for hangs between tests or at exit."""
 LEAST_COVERED_SHOWN = 5
-TWO_AT_ONCE = ("--numprocesses", "2", "--dist", "loadfile")
-"""Tests with Spark or a service mostly wait. The tests of a file stay together, since they share what they start."""
+TWO_AT_ONCE = ("--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+"""The tests of a file stay together, since they share what they start. `tests/schedule.py` puts long files first."""
 RERUN = ("--reruns", "1")
 """Services and machines fail sporadically: a failed test is repeated once, and reported if it passes then."""
+OPTIONS = {
+    "all": (*TWO_AT_ONCE, *RERUN),
+    "coverage": ("--cov", "--cov-report=", *TWO_AT_ONCE, *RERUN),
+    "fast": TWO_AT_ONCE,
+    "campaign": (),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         case []:
             return run_tier("all", [])
-        case [("fast" | "all" | "campaign") as tier, *rest]:
+        case [("fast" | "all" | "coverage" | "campaign") as tier, *rest]:
             return run_tier(tier, rest)
     return subprocess.run([PROGRAMS / "pytest", *arguments], cwd=ROOT, check=False).returncode
 
@@ -68,11 +76,14 @@ def main(arguments: Sequence[str]) -> int:
 def run_tier(tier: str, extra: Sequence[str]) -> int:
     """Run each step, also after a failure; then print the summary."""
     started = time.monotonic()
-    static = {} if tier == "campaign" else STATIC
+    static = {} if tier in ("coverage", "campaign") else STATIC
     results = [check(title, command) for title, command in static.items()]
     tests, closing = run_tests(tier, extra)
     results.append(tests)
-    if tier == "all":
+    if tier == "campaign" and not extra:
+        tests, closing = run_tests("coverage", [])
+        results.append(tests)
+    if tier == "coverage" or (tier == "campaign" and not extra):
         results.append(coverage())
     summarize(results, time.monotonic() - started, tier)
     print(closing or "pytest did not finish")
@@ -91,10 +102,9 @@ def check(title: str, command: Sequence[str]) -> Result:
 
 def run_tests(tier: str, extra: Sequence[str]) -> tuple[Result, str]:
     """Run pytest and show its progress. Print its report only if it fails; return its last line for the end."""
-    options = {"all": ["--cov", "--cov-report=", *TWO_AT_ONCE, *RERUN], "fast": [*TWO_AT_ONCE]}.get(tier, [])
     with Step("tests", sys.stdout) as step:
         ran = step.run(
-            [str(PROGRAMS / "pytest"), "-v", "-m", MARKERS[tier], *options, *extra],
+            [str(PROGRAMS / "pytest"), "-v", "-m", MARKERS[tier], *OPTIONS[tier], *extra],
             cwd=ROOT,
             on_line=lambda line: follow(step, line),
             silence=SILENCE_SECONDS[tier],

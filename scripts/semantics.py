@@ -156,7 +156,30 @@ RULES: Final[dict[str, str]] = {
     "9 late": "A row behind the watermark by the allowed lateness or more is late, and neither joined nor padded.",
     "9 output watermark": "The output watermark stays below every row that may still be emitted without a partner.",
     "9 state": "A row is deleted when no partner can come any more.",
+    "9 lookup": "A lookup adds the table's current row to each row of a batch, at once, with the row's own time.",
+    "9 lookup missing": "A row without a match is padded with nulls, or dropped and counted as filtered.",
+    "9 lookup null key": "A key with a null is not looked up and has no match.",
+    "9 lookup keys": "The key columns exist on both sides, with equal types.",
+    "9 lookup several rows": "A key with several rows in the table has no current row: its rows are dead letters.",
+    "9 lookup failure": "While the table does not answer, the batch waits, or its rows become dead letters.",
+    "9 lookup watermark": "A lookup passes the watermark unchanged; rows that it drops advance the watermark.",
+    "9 window": "Rows with equal keys in one window are pairs when the window fires, by default at its end.",
+    "9 window padding": "A firing decides which rows of its window have no partner, and emits them if the join does.",
+    "9 window sessions": "A session has rows of both sides; a row that joins sessions joins all of their rows.",
+    "9 window triggers": "A window fires as its trigger says; later firings depend on the accumulation mode.",
+    "9 window late firings": "A late firing emits new rows, all rows again, or the difference with retractions.",
+    "9 window late": "A row whose windows have all expired is late, and neither joined nor padded.",
     "9 chains": "A join reads other operators and is read by them.",
+    "9 tables": "The result of a join of tables is the join of their current rows; its changes are emitted.",
+    "9 table batches": "A batch emits the difference between the result before and after it, each row once.",
+    "9 table rows": "An insertion adds a row to its table; a retraction removes one equal row.",
+    "9 table time": "A row has the latest time of its input rows; its retraction repeats it. No row is behind.",
+    "9 table padding": "A row without a partner is shown at once, withdrawn when one comes, restored without one.",
+    "9 table semi and anti": "A row is shown once while it has a partner, or while it has none.",
+    "9 table null key": "A null key matches nothing; the row is shown alone where its table is padded, else dropped.",
+    "9 table chain": "Tables with one key are joined by one step, first to last, each by its own join type.",
+    "9 table expiry": "All rows of a key are forgotten, silently, once it has not changed for its time to live.",
+    "9 table late": "An insertion of a key that may be forgotten and a retraction of no row are late rows.",
     "9 as of": "A temporal join gives a row the version of its key with the highest time at or before its own.",
     "9 as of watermark": "A row is emitted with its own time when the watermark reaches it.",
     "9 as of same time": "Of versions with one key and time the last in source order counts.",
@@ -248,10 +271,14 @@ def by_rule(stories: list[Story]) -> dict[str, list[Story]]:
     return found
 
 
-def summary(pipeline: dict[str, Any]) -> str:
+def summary(pipeline: dict[str, Any] | str) -> str:
     """The pipeline in a line: where, when, how."""
-    if "deduplicate" in pipeline:
-        parts = [f"deduplicate {_plain(pipeline['deduplicate'])}"]
+    if isinstance(pipeline, str):
+        return pipeline
+    for word in ("deduplicate", "join", "window_join"):
+        if word not in pipeline:
+            continue
+        parts = [f"{word.replace('_', ' ')} {_plain(pipeline[word])}"]
         return "; ".join(parts + [f"lateness {pipeline[name]}" for name in ("allowed_lateness",) if name in pipeline])
     parts = [_plain(pipeline.get("window", "global"))]
     if "trigger" in pipeline:

@@ -49,4 +49,4 @@ def pytest_runtest_setup() -> None:
         sys.settrace(_TRACER)
 
 
-pytest_plugins = ["strandline.testing.plugin", "strandline.testing.services", "tests.spark_session"]
+pytest_plugins = ["strandline.testing.plugin", "strandline.testing.services", "tests.spark_session", "tests.schedule"]

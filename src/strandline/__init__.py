@@ -55,7 +55,7 @@ from strandline.model.watermarks import bounded, by_clock, from_source, monotone
 from strandline.model.windows import count_window, cumulating, custom, everything, session, sliding, tumbling
 from strandline.plan.endpoints import Delivery, Source, dead_table
 from strandline.plan.nodes import Root
-from strandline.plan.pipeline import Elements, Panes, Pipeline, together, union
+from strandline.plan.pipeline import Elements, Panes, Pipeline, join_tables, together, union
 from strandline.plan.pipeline import read as _read
 
 if TYPE_CHECKING:
@@ -63,17 +63,24 @@ if TYPE_CHECKING:
     from strandline.connectors.dataframe_source import frame
     from strandline.connectors.dead_letter_files import dead_files
     from strandline.connectors.delta import delta
+    from strandline.connectors.delta.lookup import lookup_delta
     from strandline.connectors.delta.source import delta_table
     from strandline.connectors.discard import discard
     from strandline.connectors.files import compact, files, folder, manifested_files, read_manifested
+    from strandline.connectors.files.lookup import lookup_parquet
+    from strandline.connectors.function_lookup import lookup_function
     from strandline.connectors.function_sink import call
     from strandline.connectors.generated import generator
+    from strandline.connectors.http_lookup import lookup_http
     from strandline.connectors.kafka import dead_topic, kafka, kafka_topic, sasl, tls
     from strandline.connectors.scores import scores
     from strandline.connectors.sql.duckdb import duckdb
+    from strandline.connectors.sql.lookup_duckdb import lookup_duckdb
+    from strandline.connectors.sql.lookup_postgres import lookup_postgres
+    from strandline.connectors.sql.lookup_sqlite import lookup_sqlite
     from strandline.connectors.sql.postgres import postgres
     from strandline.connectors.sql.sqlite import sqlite
-    from strandline.connectors.valkey import valkey
+    from strandline.connectors.valkey import lookup_valkey, valkey
     from strandline.connectors.webhook import webhook
     from strandline.formats.avro.codec import avro
     from strandline.formats.csv import csv
@@ -112,6 +119,14 @@ _LAZY_NAMES = {
     "json": "strandline.formats.json.codec",
     "kafka": "strandline.connectors.kafka",
     "kafka_topic": "strandline.connectors.kafka",
+    "lookup_delta": "strandline.connectors.delta.lookup",
+    "lookup_duckdb": "strandline.connectors.sql.lookup_duckdb",
+    "lookup_function": "strandline.connectors.function_lookup",
+    "lookup_http": "strandline.connectors.http_lookup",
+    "lookup_parquet": "strandline.connectors.files.lookup",
+    "lookup_postgres": "strandline.connectors.sql.lookup_postgres",
+    "lookup_sqlite": "strandline.connectors.sql.lookup_sqlite",
+    "lookup_valkey": "strandline.connectors.valkey",
     "manifested_files": "strandline.connectors.files",
     "postgres": "strandline.connectors.sql.postgres",
     "protobuf": "strandline.formats.protobuf.codec",
@@ -160,10 +175,11 @@ __all__ = [
     "argmin", "avro", "bit_and", "bit_or", "bit_xor", "bounded", "by_clock", "call", "collect", "compact", "console",
     "count", "count_distinct", "count_window", "csv", "cumulating", "custom", "dead_files", "dead_table", "dead_topic",
     "debezium", "delta", "delta_table", "discard", "discarding", "duckdb", "every", "everything", "failure_budget",
-    "files", "first", "first_of", "folder", "frame", "from_source", "generator", "in_sequence", "infer_json", "json",
-    "kafka", "kafka_topic", "keep_delta", "keep_last", "keep_within", "last", "manifested_files", "max", "mean", "min",
-    "monotone", "never", "or_finally", "percentile", "postgres", "protobuf", "quantile", "raw", "read",
-    "read_manifested", "registry", "repeatedly", "retracting", "sasl", "scores", "secret", "session", "sliding",
-    "sqlite", "stddev", "string_agg", "sum", "text", "tls", "together", "top_k", "tumbling", "union", "valkey",
-    "variance", "webhook", "when",
+    "files", "first", "first_of", "folder", "frame", "from_source", "generator", "in_sequence", "infer_json",
+    "join_tables", "json", "kafka", "kafka_topic", "keep_delta", "keep_last", "keep_within", "last", "lookup_delta",
+    "lookup_duckdb", "lookup_function", "lookup_http", "lookup_parquet", "lookup_postgres", "lookup_sqlite",
+    "lookup_valkey", "manifested_files", "max", "mean", "min", "monotone", "never", "or_finally", "percentile",
+    "postgres", "protobuf", "quantile", "raw", "read", "read_manifested", "registry", "repeatedly", "retracting",
+    "sasl", "scores", "secret", "session", "sliding", "sqlite", "stddev", "string_agg", "sum", "text", "tls",
+    "together", "top_k", "tumbling", "union", "valkey", "variance", "webhook", "when",
 ]  # fmt: skip

@@ -14,6 +14,8 @@ StrandlineError
 │   ├── SourceUnavailable    temporarily: a source is unreachable
 │   ├── SinkError        a sink rejected its input
 │   │   └── SinkUnavailable  temporarily: it is unreachable or busy
+│   ├── LookupFailed     a lookup table cannot be used
+│   │   └── LookupUnavailable  temporarily: it is unreachable or busy
 │   └── RegistryError    a schema registry's response cannot be used
 │       ├── RegistryDown     unreachable, also after retries
 │       ├── SchemaNotFound   no such schema, subject or version
@@ -35,14 +37,14 @@ from strandline.redaction import redact
 
 _INTERNAL: Final = """
     added age arrived at batch before block by cell change clock closed code counted cover_end cover_start detail
-    due_clock due_watermark earliest emitted end exception fires first from front gap gone group hash held hold id
+    due_clock due_watermark earliest emitted end exception fires first found from front gap gone group hash held hold id
     index input joined key last left length live many mark marked masked new new_problem newest nonspeculative_index
     now number off offset old one ordinal origin over owner_end owner_start partial partition pipeline place problem
     rank raw reached reason records retraction row salt schema seen sent settled sha sign size slice source split
     spoken start step sure time timestamp timing to told trigger turn untold value version watermark window
 """.split()  # noqa: SIM905 - a long list of words
 """Strandline's own columns, without their @. Other words that start with @ are values of users."""
-_COLUMN: Final = rf"""[`"']?(?<![\w@])@(?:{"|".join(_INTERNAL)}|flag\d+)\b(?:#\d+L?)?[`"']?"""
+_COLUMN: Final = rf"""[`"']?(?<![\w@])@(?:{"|".join(_INTERNAL)}|flag\d+|[kv]\d+)\b(?:#\d+L?)?[`"']?"""
 _LISTED: Final = re.compile(rf"{_COLUMN}\s*,\s*")
 _LAST: Final = re.compile(rf"\s*,\s*{_COLUMN}(?=\s*[\])])")
 _ALONE: Final = re.compile(_COLUMN)
@@ -150,6 +152,14 @@ class SinkError(RunError):
 
 class SinkUnavailable(SinkError):
     """A sink is unreachable or busy; the job waits and sends the same batch again."""
+
+
+class LookupFailed(RunError):
+    """A lookup table cannot be used: it is unknown, lacks a column, or rejects the connection."""
+
+
+class LookupUnavailable(LookupFailed):
+    """A lookup table is unreachable or busy; the job waits and looks the same rows up again."""
 
 
 class RegistryError(RunError):

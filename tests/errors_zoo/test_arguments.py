@@ -88,6 +88,17 @@ def _of_the_model() -> dict[str, Call]:
         _call("keep_within", "5m", when="after"),
         _call("read", PaperSource()),
         _call("union", scores(), scores(PaperSource("other"))),
+        _call(
+            "join_tables",
+            scores(),
+            scores(PaperSource("other")),
+            how=["left"],
+            expire_after="5m",
+            time_to_live=None,
+            forever=False,
+            suffixes=["_other"],
+            late=PaperSink(),
+        ),
         _call("together", totals(), totals(sink=PaperSink("other"))),
         _call("call", lambda rows, batch: None, name="send"),
         _call("console", rows=3),
@@ -186,6 +197,24 @@ def _of_systems(folder: str) -> dict[str, Call]:
             ca="ca.pem",
             over_tls=False,
         ),
+        _call("lookup_delta", "lake/users", SCHEMA, options={"a": "b"}),
+        _call("lookup_duckdb", "users.duckdb", SCHEMA, table="users"),
+        _call("lookup_function", lambda keys: keys, SCHEMA),
+        _call(
+            "lookup_http",
+            "http://localhost:1/{team}",
+            SCHEMA,
+            many=True,
+            headers={"a": "b"},
+            token="env:T",
+            ca="ca.pem",
+        ),
+        _call("lookup_parquet", "users/", SCHEMA),
+        _call("lookup_postgres", "users", SCHEMA, dsn="postgresql://me@localhost/a", password="env:P", schema="public"),
+        _call("lookup_sqlite", "users.db", SCHEMA, table="users"),
+        _call(
+            "lookup_valkey", "valkey://localhost", SCHEMA, key="{team}", password="env:P", ca="ca.pem", over_tls=True
+        ),
         _call("webhook", "http://localhost:1", headers={"a": "b"}, token="env:T", rows=5, timeout="1s", ca="ca.pem"),
         _call(
             "generator",
@@ -246,6 +275,21 @@ def _methods() -> dict[str, Call]:
             "before": "5m", "after": "1m", "how": "left", "where": "score > 1", "inclusive": True, "suffix": "_right",
             "allowed_lateness": "1m", "late": PaperSink(),
         }),
+        (scores(), "enrich", (sl.lookup_sqlite("users.db", "user string, name string", table="users"),), {
+            "missing": "drop", "on_failure": "dead_letter", "pin": True, "cache_for": "5m", "cache_missing_for": "1m",
+            "cache_rows": 10, "keys_per_request": 10, "concurrency": 2, "per_second": 5.0, "attempts": 2,
+            "suffix": "_right",
+        }),
+        (scores().enrich(sl.lookup_sqlite("users.db", "user string", table="users")), "on", ("user",), {}),
+        (scores().join(scores()).on("team"), "window", (sl.tumbling(minutes=1),), {
+            "how": "left", "where": "score > 1", "suffix": "_right", "allowed_lateness": "1m", "late": PaperSink(),
+            "trigger": sl.after_watermark(late=sl.after_count(1)), "accumulate": "retracting",
+        }),
+        (scores().join(scores()).on("team"), "as_tables", (), {
+            "how": "left", "expire_after": "5m", "time_to_live": None, "forever": False, "suffix": "_right",
+            "late": PaperSink(),
+        }),
+        (sl.join_tables(scores(), scores(), forever=True), "on", ("team",), {"user": ["user"]}),
         (scores(), "write", (PaperSink(),), {"delivery": "at_least_once", "dead": sl.dead_table()}),
         (scores(), "event_time", ("at", sl.bounded(seconds=1)), {}),
         (scores(), "processing_time", (), {}),
@@ -277,7 +321,7 @@ NOT_FUNCTIONS: Final = {
     "accumulating", "discarding", "retracting",
     "Duration", "Timestamp", "UserAggregate",  # see below
 }  # fmt: skip
-FREE: Final = {"call.function", "Elements.map.function", "Elements.flat_map.function"}
+FREE: Final = {"call.function", "lookup_function.function", "Elements.map.function", "Elements.flat_map.function"}
 """Arguments that take any function, also one that this test does not know."""
 WRONG: Final[tuple[Any, ...]] = (
     Alien(),

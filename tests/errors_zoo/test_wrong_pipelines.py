@@ -11,12 +11,14 @@ from strandline.plan.compile import to_stages
 from strandline.plan.pipeline import Elements, Panes
 from strandline.spark.portable_functions import require_portable
 from tests.errors_zoo.wrong_columns import COLUMNS
+from tests.errors_zoo.wrong_lookups import LOOKUPS
 from tests.errors_zoo.wrong_steps import STEPS
 from tests.errors_zoo.wrong_words import WORDS
 from tests.plan.endpoints import PaperSink
 
 ZOO: Final = {
     **{f"column: {name}": each for name, each in COLUMNS.items()},
+    **{f"lookup: {name}": each for name, each in LOOKUPS.items()},
     **{f"word: {name}": each for name, each in WORDS.items()},
     **{f"step: {name}": each for name, each in STEPS.items()},
 }

@@ -1,11 +1,11 @@
 """Play stories with every key salted: two steps in a row, as the plan of salted keys has them."""
 
 from strandline.execution.story_player import KernelPlayer
-from strandline.plan.nodes import Node, Stateless, over
+from strandline.plan.nodes import Stateless, over
 from strandline.plan.operators.contract import Accepted
 from strandline.plan.salting import SALT, columns_read, in_two
 from strandline.plan.stateless_operations import Gather, Spread
-from strandline.plan.stories.story_pipeline import KEY, ONLY, StoryPipeline, story_input, written
+from strandline.plan.stories.story_pipeline import KEY, StoryPipeline, written
 
 SALTS = 3
 
@@ -13,7 +13,7 @@ SALTS = 3
 def salted_player(pipeline: StoryPipeline) -> KernelPlayer:
     """Return a player that treats every key as hot."""
     step, accepted = pipeline.step, frozenset(Accepted)
-    of: Node = story_input(ONLY, pipeline.watermark, pipeline.partitions)
+    (of,) = pipeline.nodes[0].inputs
     columns = tuple((name, None) for name in columns_read(step) if name != KEY)
     hold, aggregate = in_two(step)
     spread = Stateless(of, Spread((KEY,), SALTS, 1, columns, step))

@@ -154,6 +154,29 @@ def test_a_join_keeps_its_state_over_a_wider_interval_and_not_over_another_kind(
     assert compare(definition(), definition(suffix="_other")).verdict is Verdict.MIGRATABLE
 
 
+def test_a_join_of_tables_keeps_its_state_over_another_time_to_live_and_not_over_another_join_type() -> None:
+    def definition(**options: Any) -> Any:
+        tables = [
+            read(PaperSource(name, columns="team string, at timestamp"), NoRunner()).event_time(
+                "at", sl.bounded(seconds=1)
+            )
+            for name in ("left", "right")
+        ]
+        kept = {"forever": True, **options}
+        return to_plain(sl.join_tables(*tables, **kept).on("team").write(PaperSink()).root)
+
+    assert compare(definition(), definition()).verdict is Verdict.SAME
+    bounded = definition(expire_after="1h")
+    kept = compare(definition(), bounded)
+    assert kept.verdict is Verdict.COMPATIBLE
+    assert kept.steps[0].part.what == "step 0, table join by team"
+    assert compare(definition(), definition(time_to_live="1h")).verdict is Verdict.COMPATIBLE
+    assert compare(bounded, definition(expire_after="2h")).verdict is Verdict.COMPATIBLE
+    assert compare(bounded, definition(time_to_live="1h")).verdict is Verdict.MIGRATABLE
+    assert compare(definition(), definition(how="left")).verdict is Verdict.INCOMPATIBLE
+    assert compare(definition(), definition(suffixes=["_other"])).verdict is Verdict.MIGRATABLE
+
+
 def test_a_temporal_join_keeps_its_versions_unless_others_are_needed() -> None:
     def definition(**options: Any) -> Any:
         left, right = (
@@ -175,3 +198,30 @@ def test_a_temporal_join_keeps_its_versions_unless_others_are_needed() -> None:
     assert compare(definition(), definition(suffix="_other")).verdict is Verdict.MIGRATABLE
     forward = definition(direction="forward", tolerance="1m")
     assert compare(definition(tolerance="1m"), forward).verdict is Verdict.INCOMPATIBLE
+
+
+def test_a_window_join_of_another_kind_keeps_its_state_unless_windows_may_have_fired() -> None:
+    def definition(size: str = "10m", **options: Any) -> Any:
+        left, right = (
+            read(PaperSource(name, columns="team string, at timestamp"), NoRunner()).event_time(
+                "at", sl.bounded(seconds=1)
+            )
+            for name in ("left", "right")
+        )
+        joined = left.join(right).on("team").window(sl.tumbling(size), **options)
+        return to_plain(joined.write(PaperSink()).root)
+
+    assert compare(definition(), definition()).verdict is Verdict.SAME
+    other = compare(definition(), definition(how="left", where="at < at_right", allowed_lateness="1m"))
+    assert other.verdict is Verdict.COMPATIBLE
+    assert other.steps[0].part.what == "step 0, window join by team"
+    fired = compare(definition(allowed_lateness="1m"), definition(how="left", allowed_lateness="1m"))
+    assert fired.verdict is Verdict.MIGRATABLE
+    assert "open windows may have emitted rows of the old kind" in fired.steps[0].part.words[0]
+    assert compare(definition(), definition(accumulate="retracting")).verdict is Verdict.COMPATIBLE
+    assert compare(definition(), definition(size="5m")).verdict is Verdict.MIGRATABLE
+    assert compare(definition(), definition(suffix="_other")).verdict is Verdict.MIGRATABLE
+    early = sl.after_watermark(early=sl.after_count(1), late=sl.after_count(1))
+    changed = compare(definition(), definition(trigger=early))
+    assert changed.verdict is Verdict.COMPATIBLE
+    assert changed.steps[0].new_trigger

@@ -1,6 +1,6 @@
-"""Set the number of generated histories: few in the fast tier, 10,000 in total in CI, more in a campaign.
+"""Set the number of generated histories: few in the fast tier, 20 times as many in a campaign as in CI.
 
-STRANDLINE_HISTORIES=N asks for another number. The histories are the same in every run.
+STRANDLINE_HISTORIES=N asks for another number; CI takes 2,500. The histories are the same in every run.
 """
 
 import os
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import coverage
 import pytest
 
-FAST, FULL, CAMPAIGN = 100, 10_000, 100_000
+from tests.properties.budget import CAMPAIGN, FAST, FULL
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -5,7 +5,6 @@ batches, with retractions, and its state is bytes between batches.
 """
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -36,8 +35,8 @@ from strandline.model.windows import Count as CountWindow
 from strandline.model.windows import Global, Window, WindowKind
 from strandline.plan.operators.window import WindowPlan
 from strandline.reference.player import ReferencePlayer
+from tests.properties.budget import examples
 
-HISTORIES: Final = int(os.environ.get("STRANDLINE_HISTORIES", "100"))
 MOST: Final = "9" * 38
 
 VALUES: Final[Mapping[str, list[Any]]] = {
@@ -240,13 +239,13 @@ def check(kind: str, name: str, seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_an_aggregate_over_a_type_agrees_with_pythons_arithmetic(kind: str, name: str) -> None:
-    for seed in range(max(HISTORIES // 2_500, 1)):
+    for seed in range(examples(3)):
         check(kind, name, seed)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in VALUES if takes(sl.sum("v"), kind)])
 def test_a_sum_agrees_with_pythons_arithmetic_in_many_histories(kind: str) -> None:
-    for seed in range(100, 100 + max(HISTORIES // 250, 10)):
+    for seed in range(100, 110 + examples(10)):
         check(kind, "sum", seed)
 
 

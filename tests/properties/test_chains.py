@@ -1,6 +1,5 @@
 """Two keyed steps in a chain: the code of a job agrees with two chained oracles."""
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,10 +28,11 @@ from strandline.plan.stages import Stages
 from strandline.reference import watermarks
 from strandline.reference.batch import StepState, play
 from tests.plan.endpoints import PaperSink, PaperSource
+from tests.properties.budget import examples
 from tests.properties.histories import ALL_TRIGGERS, FIXED, SESSIONS, seconds, steps
 from tests.spark.by_hand import Carrier
 
-EACH: Final = max(int(os.environ.get("STRANDLINE_HISTORIES", "1000")) // 100, 3)
+EACH: Final = examples(50)
 RULE: Final = sl.bounded(seconds=2)
 KEYS: Final = ("a", "b", "c", "d")
 AGGREGATES: Final = (

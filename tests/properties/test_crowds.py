@@ -3,7 +3,6 @@
 A run of the kernel with fifty keys costs little more than one with a single key, so most histories are crowds.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -27,16 +26,17 @@ from strandline.model.windows import Tumbling
 from strandline.plan.stories.story_pipeline import StoryPipeline
 from strandline.reference.player import ReferencePlayer
 from tests.kernel.players import KernelPlayer
+from tests.properties.budget import examples
 from tests.properties.crowds import check, crowds
 from tests.properties.histories import AGGREGATES, History, crowded, play, seconds
 
 KEYS: Final[Sequence[Any]] = (*(f"key {number}" for number in range(49)), None)
-SHARES: Final = 2
 IN_ROWS: Final[tuple[tuple[str, Aggregate], ...]] = (
     ("n", Count()), ("given", Count("v")), ("total", Sum("v")), ("least", Min("v")), ("top", Max("v")),
     ("average", Mean("v")),
 )  # fmt: skip
-EACH: Final = -(-int(os.environ.get("STRANDLINE_HISTORIES", "1000")) // len(KEYS) // SHARES)
+EACH: Final = examples(10)
+"""Each example has a history for each of 50 keys."""
 
 # `check` reduces a failing crowd within a limit; shrinking by Hypothesis would take an hour.
 calm = settings(

@@ -3,7 +3,6 @@
 Restarts are mixed in, since the kernel keeps bytes and the oracle keeps values.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -20,6 +19,7 @@ from strandline.model.windows import Tumbling
 from strandline.plan.stories.story_pipeline import StoryPipeline
 from strandline.plan.stories.story_steps import Feed, Move, MoveWatermark, Restart
 from tests.kernel.players import KernelPlayer
+from tests.properties.budget import examples
 from tests.properties.histories import (
     ALL_TRIGGERS,
     SHARING,
@@ -31,7 +31,7 @@ from tests.properties.histories import (
     steps,
 )
 
-EACH: Final = max(3, int(os.environ.get("STRANDLINE_HISTORIES", "1000")) // 100)
+EACH: Final = examples(50)
 
 PLAIN: tuple[tuple[str, Aggregate], ...] = (
     ("n", Count()),

@@ -1,6 +1,5 @@
 """Check invariants of the model on generated pipelines and histories."""
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import accumulate, chain, pairwise
@@ -17,6 +16,7 @@ from strandline.model.triggers import DEFAULT
 from strandline.model.windows import Count, Session
 from strandline.plan.stories.story_steps import Drain, Feed, Move, Restart
 from strandline.reference.windows import windows_of
+from tests.properties.budget import examples
 from tests.properties.histories import (
     AGGREGATES,
     ALL_TRIGGERS,
@@ -31,8 +31,7 @@ from tests.properties.histories import (
     steps,
 )
 
-PROMISES: Final = 11
-EACH: Final = -(-int(os.environ.get("STRANDLINE_HISTORIES", "1000")) // PROMISES)
+EACH: Final = examples(500)
 
 
 def promise(**strategies: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -21,6 +21,7 @@ from tests.properties.test_moving import calm as calm_moves
 
 ALWAYS, HALF = 0, 2
 ENOUGH = 12
+KINDS = {"put beside", "again", "taken in"}
 
 
 @contextmanager
@@ -62,7 +63,7 @@ def test_a_savepoint_holds_strips_as_they_are(history: History, places: set[int]
         agree_moved(restarted(thinned(history.under(aggregates=(*PLAIN, *UNLIKE))), places))
 
 
-@settings(calm_crowds, max_examples=-(-CROWDS // 2))
+@settings(calm_crowds, max_examples=CROWDS)
 @given(history=crowds(KEYS, sharing=1), seldom=seldoms)
 def test_every_key_of_a_crowd_is_told_the_same(history: History, seldom: int) -> None:
     with put_beside(seldom):
@@ -76,9 +77,11 @@ def test_these_histories_put_strips_beside_slices_and_take_them_in_again() -> No
     @settings(calm_crowds, max_examples=ENOUGH)
     @given(history=crowds(KEYS, sharing=1))
     def look(history: History) -> None:
+        if kinds == KINDS:
+            return
         with put_beside(HALF) as seen:
             check(history, on_kernel)
         kinds.update(seen)
 
     look()
-    assert kinds == {"put beside", "again", "taken in"}
+    assert kinds == KINDS

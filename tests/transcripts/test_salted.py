@@ -22,7 +22,7 @@ FOLDER = Path(__file__).resolve().parent
 
 def may_be_salted(story: Story) -> bool:
     """Tell whether a story plays one windowed step over one input whose keys may be spread."""
-    if story.refusal is not None or len(story.pipeline.nodes) > 1 or len(story.pipeline.sources) > 1:
+    if story.refusal is not None or len(story.pipeline.nodes) != 1 or len(story.pipeline.sources) > 1:
         return False
     operator = story.pipeline.operator
     return isinstance(operator, WindowedStep) and why_not(operator) is None and story.pipeline.nodes[0].keys == (KEY,)

@@ -1,7 +1,8 @@
 """Define the facts of a batch that every task and key group gets: clock, watermarks, partitions, files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from strandline.ports.sinks import Stamp
 
@@ -25,3 +26,7 @@ class Batch:
     """For metrics: for each step, the event time that all its partitions had reached before the batch."""
     stamps: tuple[Stamp, ...] = ()
     """For each output, the stamp with which tasks write to its sink."""
+    pins: str = ""
+    """The folder in which tasks pin answers of lookup tables; empty if no lookup asks for it."""
+    tables: Mapping[str, Sequence[Mapping[str, Any]] | None] = field(default_factory=dict)
+    """Rows of lookup tables that come with the batch, as stories give them; None for a table that does not answer."""

@@ -1,13 +1,14 @@
 """Play one batch of one key group: run the kernel step, and send its rows to the next steps and to delivery."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import polars as pl
 
 from strandline.errors import StateError
 from strandline.execution.batch import Batch
 from strandline.execution.block_addresses import address, to_deliver_from
+from strandline.execution.lookups.lookups import Lookups
 from strandline.execution.prepare import Blocks, RowSource, Steps, feed
 from strandline.execution.stateless_steps import aggregating, run_operations
 from strandline.kernel.blocks.block import AT, END, INPUT, OFFSET, PARTITION, SIGN, START, Block
@@ -68,7 +69,8 @@ def play_group(
     sent: Blocks = []
     frames: dict[str, pl.DataFrame] = {}
     for route in keyed.routes:
-        rows = _routed(stepped, keyed, group, route, dead)
+        rows, unmatched = _routed(stepped, keyed, group, route, dead, batch)
+        counts += Counts(unmatched=unmatched)
         if route.output is not None:
             frames |= {} if rows is None else {f"out:{route.output}": _with_retraction(rows)}
         else:
@@ -88,6 +90,7 @@ def play_group(
         "rows": stepped.state_rows,
         "size": stepped.size,
         "due": stepped.due,
+        **({"inputs": {role: astuple(each) for role, each in stepped.inputs.items()}} if stepped.inputs else {}),
     }
     return stepped.writes, [*sent, (to_deliver_from(group), Block(frames, facts))]
 
@@ -140,21 +143,27 @@ def _position(stepped: Stepped, keyed: KeyedStep, group: int) -> list[pl.Expr]:
 
 
 def _routed(
-    stepped: Stepped, keyed: KeyedStep, group: int, route: Route, dead: list[pl.DataFrame]
-) -> pl.DataFrame | None:
-    """Run the operations of a route on rows; rows on which a user function fails become dead letters."""
+    stepped: Stepped, keyed: KeyedStep, group: int, route: Route, dead: list[pl.DataFrame], batch: Batch
+) -> tuple[pl.DataFrame | None, int]:
+    """Run the operations of a route on rows; rows on which a user function fails become dead letters.
+
+    Return the rows, and for how many a lookup found nothing.
+    """
     rows = stepped.rows
     if rows is None or (not route.operations and route.output is not None):
-        return rows
+        return rows, 0
     # As elements of another step, rows get a new position; on the way to an output they keep their own.
     keeps = route.output is not None and OFFSET in rows.columns
     visible = rows.with_columns(*_visible(rows, keyed), *([] if keeps else _position(stepped, keyed, group)))
-    passed = run_operations(visible, route.operations)
+    name = f"{keyed.name} {route.step} {route.output} {route.input}"
+    lookups = Lookups(batch, f"step {keyed.number}.{group:03}", name, stepped.progress.clock)
+    passed = run_operations(visible, route.operations, lookups)
+    lookups.close()
     if passed.failed is not None:
         dead.append(failures(passed.failed))
     if route.output is not None:
-        return passed.rows.drop(*_added(keyed, rows), strict=False)
-    return passed.rows
+        return passed.rows.drop(*_added(keyed, rows), strict=False), passed.unmatched
+    return passed.rows, passed.unmatched
 
 
 def _with_retraction(rows: pl.DataFrame) -> pl.DataFrame:

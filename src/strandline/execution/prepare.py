@@ -6,7 +6,7 @@ watermark from it.
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import polars as pl
@@ -15,6 +15,7 @@ import pyarrow as pa
 from strandline.errors import StateError
 from strandline.execution.batch import Batch
 from strandline.execution.block_addresses import address, to_deliver
+from strandline.execution.lookups.lookups import Lookups
 from strandline.execution.row_decoding import (
     CLOCK,
     MARK,
@@ -136,23 +137,26 @@ def prepare_scan(  # noqa: PLR0913 - what a task has
     undecoded = Counts(read=arrived.dead.height, dead=arrived.dead.height)
     # A record on several routes is read once.
     read = Counts(read=arrived.rows.height)
+    sender = f"{scan.number}.{task:06}.{part:06}"
     for flow in scan.flows:
-        timed = _with_time(run_operations(arrived.rows, flow.operations), flow)
+        lookups = Lookups(batch, sender, f"{scan.number} {flow.name}", clock)
+        timed = _with_time(run_operations(arrived.rows, flow.operations, lookups), flow)
         leaving.fail(timed.failed, flow)
         control = control_to_facts(_control(arrived, timed.rows, clock, flow))
-        for route in flow.routes:
-            passed = run_operations(timed.rows, route.operations)
+        for number, route in enumerate(flow.routes):
+            passed = run_operations(timed.rows, route.operations, replace(lookups, route=f"{lookups.route} {number}"))
             leaving.fail(passed.failed, flow)
             offered = undecoded + read + _counts(timed) + _counts(passed)
             undecoded, read = Counts(), Counts(again=arrived.rows.height)
             if route.output is not None:
                 leaving.leave(route.output, *_leaving(passed.rows, flow), offered)
                 continue
-            step, sender = steps[route.step or 0], f"{scan.number}.{task:06}.{part:06}"
+            step = steps[route.step or 0]
             origin = RowSource(sender, route.input, flow.watermark, flow.event_time)
             fed, refused = feed(passed.rows, step, origin, control, batch, offered)
             leaving.letters.append(refused)
             blocks += fed
+        lookups.close()
     ended = sorted(arrived.marks.filter(pl.col(MARK) == ENDED)[PARTITION])
     facts = {"clock": clock, "drain": False, "scan": scan.number, "ended": ended}
     return [*blocks, *leaving.blocks(scan, decoder, task, facts)]
@@ -330,7 +334,7 @@ def _milliseconds(rows: pl.DataFrame, name: str) -> pl.Expr:
 
 def _counts(passed: Passed) -> Counts:
     dead = 0 if passed.failed is None else passed.failed.height
-    return Counts(again=passed.made, dead=dead, filtered=passed.filtered)
+    return Counts(again=passed.made, dead=dead, filtered=passed.filtered, unmatched=passed.unmatched)
 
 
 def _leaving(rows: pl.DataFrame, flow: Flow) -> tuple[pl.DataFrame, pl.DataFrame]:

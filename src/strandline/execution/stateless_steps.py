@@ -5,24 +5,43 @@ from dataclasses import replace
 
 import polars as pl
 
+from strandline.errors import Unsupported
+from strandline.execution.lookups.lookups import Lookups
 from strandline.kernel import salting
 from strandline.kernel import stateless_steps as kernel
 from strandline.kernel.aggregation.check_user_aggregates import reject_failing_keys
 from strandline.kernel.blocks.block import AT
 from strandline.kernel.stateless_steps import STEP, Passed
 from strandline.model import ddl
+from strandline.model.lookup_join import LookupJoin
 from strandline.model.operators import Operator
 from strandline.plan.operators import plan_of
 from strandline.plan.stages import KeepFlagged, KeyedStep
 from strandline.plan.stateless_operations import FlatMap, Gather, Map, Operation, Select, Spread, Where, describe
 
 
-def run_operations(rows: pl.DataFrame, operations: Sequence[Operation | KeepFlagged]) -> Passed:
-    """Run the operations one after the other."""
+def run_operations(
+    rows: pl.DataFrame, operations: Sequence[Operation | KeepFlagged], lookups: Lookups | None = None
+) -> Passed:
+    """Run the operations one after the other. `lookups` opens the tables of those that are lookup joins."""
     passed = Passed(rows)
-    for operation in operations:
-        passed = passed.then(lambda each, operation=operation: _named(_run(each, operation), operation))  # type: ignore[misc]
+    for position, operation in enumerate(operations):
+        if isinstance(operation, LookupJoin):
+            if lookups is None:
+                raise Unsupported(f"«{operation}» is not run here", hint="run the pipeline as a job")
+            after = passed.then(lambda each, join=operation, at=position: lookups.enrich(each, join, at))  # type: ignore[misc]
+            passed = replace(after, failed=_with_step(after.failed, describe(operation)))
+        else:
+            passed = passed.then(lambda each, operation=operation: _named(_run(each, operation), operation))  # type: ignore[misc]
     return passed
+
+
+def _with_step(failed: pl.DataFrame | None, name: str) -> pl.DataFrame | None:
+    """Add the name of an operation to the rows that have none."""
+    if failed is None:
+        return None
+    known = pl.coalesce(STEP, pl.lit(name)) if STEP in failed.columns else pl.lit(name)
+    return failed.with_columns(known.alias(STEP))
 
 
 def _named(passed: Passed, operation: Operation | KeepFlagged) -> Passed:
@@ -62,3 +81,5 @@ def _run(rows: pl.DataFrame, operation: Operation | KeepFlagged) -> Passed:
             return Passed(salting.spread(taken, keys, salts, least, [name for name, _ in needed]), failed)
         case Gather():
             return Passed(salting.gather(rows))
+        case LookupJoin():
+            raise AssertionError(f"{operation} is run with its tables")

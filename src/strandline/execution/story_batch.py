@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -29,6 +29,8 @@ class Packet:
     drain: bool = False
     alone: frozenset[int] = frozenset()
     """Scans whose records all count as one partition."""
+    tables: Mapping[str, Sequence[Mapping[str, Any]] | None] = field(default_factory=dict)
+    """Rows of lookup tables."""
 
 
 def prepared(packet: Packet, stages: Stages, batch: Batch) -> Blocks:

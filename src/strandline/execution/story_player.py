@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import polars as pl
 
-from strandline.errors import InvalidWatermark, Unsupported
+from strandline.errors import InvalidWatermark, StateError, Unsupported
 from strandline.execution.batch import Batch
 from strandline.execution.block_addresses import address, place
 from strandline.execution.gather_output import Gathered, StepOutput, gather
@@ -57,6 +57,10 @@ class StagesPlayer(ABC):
         self._key_types: dict[str, pl.DataType] = {}
         self._steps: Mapping[int, StepOutput] = {}
         self._counts: dict[str, Counts] = {}
+        # A story reads no table outside, so a table that it does not mention is empty.
+        self._tables: Mapping[str, Sequence[Mapping[str, Any]] | None] = {
+            each.table.name: () for each in self._stages.lookups
+        }
 
     @abstractmethod
     def _carry(self, packet: Packet, batch: Batch) -> Gathered:
@@ -193,6 +197,10 @@ class StagesPlayer(ABC):
 
         return self._report(source, moved)
 
+    def set_tables(self, tables: Mapping[str, Sequence[Mapping[str, Any]] | None]) -> None:
+        """Set the rows of lookup tables, which travel with each batch."""
+        self._tables = {**self._tables, **tables}
+
     def move_clock(self, to: Timestamp) -> Emitted:
         """Advance processing time; it never goes back."""
         self._clock = max(self._clock, to.ms)
@@ -232,9 +240,11 @@ class StagesPlayer(ABC):
         drain: bool = False,
     ) -> Emitted:
         horizons = {step.number: self._step(step.number).progress.watermark for step in self._stages.steps}
-        batch = Batch(self._clock, horizons)
-        packet = Packet(rows or {}, self._clock, reports or {}, drain, self._alone)
+        batch = Batch(self._clock, horizons, tables=self._tables)
+        packet = Packet(rows or {}, self._clock, reports or {}, drain, self._alone, self._tables)
         gathered = self._carry(packet, batch)
+        for name, (many, facts) in gathered.unaccounted.items():
+            raise StateError(f"{many} elements of {name} are unaccounted for", detail=facts)
         self._steps = {**self._steps, **gathered.steps}
         for name, counts in gathered.counts.items():
             self._counts[name] = self._counts.get(name, Counts()) + counts
@@ -265,7 +275,8 @@ class StagesPlayer(ABC):
     def _emitted(self, gathered: Gathered, number: int) -> Emitted:
         """Return the rows, late elements and dead letters of one output."""
         name = self._pipeline.output_names[number]
-        keys = next((step.keys for step in self._stages.steps for route in step.routes if route.output == number), ())
+        own = (KEY,) if self._pipeline.is_inline else ()
+        keys = next((step.keys for step in self._stages.steps for route in step.routes if route.output == number), own)
         found = [*_rows(gathered.frames.get(f"out:{number}"))]
         are_panes = bool(found) and columns.TIMING in found[0] and all(key in found[0] for key in keys)
         late_keys = next((step.keys for step in self._stages.steps if step.late_to == number), keys)

@@ -70,7 +70,7 @@ def no_letters() -> pl.DataFrame:
 def letters_of(rows: pl.DataFrame, detail: pl.Expr | None = None, step: str | None = None) -> pl.DataFrame:
     """Create dead letters from rejected rows, which have a REASON, or PROBLEM if a user function failed.
 
-    Rows have PARTITION, OFFSET and RAW, and may have AT, STEP and EXCEPTION.
+    A row may have both, if a lookup failed. Rows have PARTITION, OFFSET and RAW, and may have AT, STEP and EXCEPTION.
     """
     if rows.is_empty():
         return no_letters()
@@ -81,7 +81,9 @@ def letters_of(rows: pl.DataFrame, detail: pl.Expr | None = None, step: str | No
         message = pl.col(DETAIL)
     if PROBLEM in rows.columns:
         exception = pl.col(EXCEPTION) if EXCEPTION in rows.columns else pl.col(PROBLEM).str.extract(r"^(\w+): ")
-        known = [pl.lit(FAILED).alias(REASON), pl.col(PROBLEM).alias(DETAIL), exception.alias(EXCEPTION)]
+        failed = pl.lit(FAILED)
+        reason = pl.coalesce(REASON, failed) if REASON in rows.columns else failed
+        known = [reason.alias(REASON), pl.col(PROBLEM).alias(DETAIL), exception.alias(EXCEPTION)]
     else:
         known = [pl.col(REASON), message.alias(DETAIL)]
     found = rows.with_columns(*known, pl.col(OFFSET).alias(_PLACE))

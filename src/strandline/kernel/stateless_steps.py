@@ -16,6 +16,8 @@ from strandline.kernel.blocks.column_types import to_polars
 from strandline.kernel.panics import ANY_FAILURE
 
 FAILED: Final = "function_failed"
+LOOKUP_FAILED: Final = "lookup_failed"
+"""Reason of a row whose lookup table has no usable answer."""
 PROBLEM: Final = "@problem"
 """Error message of a failed row."""
 EXCEPTION: Final = "@exception"
@@ -36,12 +38,16 @@ class _WrongShape(InvalidStep):
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """Result of a step: its rows, the failed rows with PROBLEM, and how many rows it removed and added."""
+    """Result of a step: its rows, the failed rows with PROBLEM, and how many rows it removed and added.
+
+    `unmatched` counts the rows for which a lookup found no row.
+    """
 
     rows: pl.DataFrame
     failed: pl.DataFrame | None = None
     filtered: int = 0
     made: int = 0
+    unmatched: int = 0
 
     def then(self, step: Callable[[pl.DataFrame], "Passed"]) -> "Passed":
         """Run the next step on the rows of this result."""
@@ -52,6 +58,7 @@ class Passed:
             pl.concat(failed, how="diagonal_relaxed") if failed else None,
             self.filtered + after.filtered,
             self.made + after.made,
+            self.unmatched + after.unmatched,
         )
 
 

@@ -39,6 +39,7 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "Watermark": ("a watermark", "write it like sl.bounded(seconds=10)"),
     "Source": ("a source", 'write it like sl.kafka("scores", …) or sl.files("in/", …)'),
     "Sink": ("a sink", 'write it like sl.sqlite("totals.db") or sl.console()'),
+    "LookupTable": ("a lookup table", 'write it like sl.lookup_postgres("users", "user_id long, name string", …)'),
     "DeadLetters": ("a sink of dead letters", "give dead_table(…), dead_files(…) or dead_topic(…)"),
     "Pipeline": ("a pipeline", "end a stream with write(sink)"),
     "Elements": ("a stream of elements", "start one with sl.read(source)"),

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from strandline.model.deduplicate import Deduplicate
 from strandline.model.joins import IntervalJoin
 from strandline.model.steps import WindowedStep
+from strandline.model.table_join import TableJoin
 from strandline.model.temporal_join import TemporalJoin
+from strandline.model.window_joins import WindowJoin
 
-Operator = WindowedStep | Deduplicate | IntervalJoin | TemporalJoin
+Operator = WindowedStep | Deduplicate | IntervalJoin | WindowJoin | TableJoin | TemporalJoin
 
 
 @dataclass(frozen=True, slots=True)

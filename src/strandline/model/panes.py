@@ -54,6 +54,8 @@ class LateReason(StrEnum):
     EXPIRED = "expired"
     CLOSED = "closed"
     BEHIND = "behind"
+    NO_SUCH_ROW = "no_such_row"
+    """A retraction of a row that its table does not have."""
 
 
 class DeadReason(StrEnum):

@@ -31,4 +31,5 @@ def conserved(counts: Counts) -> str:
     filtered = f" + {counts.filtered} filtered" if counts.filtered else ""
     outcomes = f"{counts.contributed} contributed + {counts.late} late + {counts.dead} dead letters{filtered}"
     overflow = f"; {counts.overflow} overflowed sums are null" if counts.overflow else ""
-    return f"{counts.read} in{further} = {outcomes}{overflow}"
+    unmatched = f"; {counts.unmatched} without a match in a lookup table" if counts.unmatched else ""
+    return f"{counts.read} in{further} = {outcomes}{overflow}{unmatched}"

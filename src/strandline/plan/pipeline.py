@@ -12,6 +12,7 @@ from strandline.model.deduplicate import Deduplicate, Keep
 from strandline.model.elements import ZERO, Duration, Length, TimeDomain, duration
 from strandline.model.evictors import Evictor
 from strandline.model.joins import How
+from strandline.model.lookup_join import LookupTable, Missing, OnFailure
 from strandline.model.panes import Accumulation, Emit, Lateness, LateRows, PaneTimestamp
 from strandline.model.steps import WindowedStep
 from strandline.model.temporal_join import Direction
@@ -22,6 +23,8 @@ from strandline.plan.endpoints import DeadLetters, Delivery, Sink, Source
 from strandline.plan.explain import explain
 from strandline.plan.joins.join import Join
 from strandline.plan.joins.keys_and_columns import SUFFIX
+from strandline.plan.joins.lookup_join import Enrichment, limits_of
+from strandline.plan.joins.table_join import TablesToJoin, table_join_options
 from strandline.plan.joins.temporal_join import AsOf, temporal_join
 from strandline.plan.lineage import paths_to
 from strandline.plan.nodes import (
@@ -260,9 +263,40 @@ class Stream:
         keys = _keys((by,) if isinstance(by, str) else tuple(by))
         return Elements(over(self.root, keys, operator, accepted=accepted, rest=late), self.runner)
 
-    def join(self, other: "Stream") -> "Join[Elements]":
+    def join(self, other: "Stream") -> "Join[Elements, Panes]":
         """Join with another stream: `orders.join(payments).on("order_id").within(before="10m", how="left")`."""
-        return Join(self.root, other.root, lambda node: Elements(node, self.runner))
+        runner = self.runner
+        return Join(self.root, other.root, lambda node: Elements(node, runner), lambda node: Panes(node, runner))
+
+    def enrich(  # noqa: PLR0913 - the options of a lookup
+        self,
+        table: LookupTable,
+        *,
+        missing: Missing | str = Missing.PAD,
+        on_failure: OnFailure | str = OnFailure.WAIT,
+        pin: bool = False,
+        cache_for: Length | None = None,
+        cache_missing_for: Length | None = None,
+        cache_rows: int = 100_000,
+        keys_per_request: int = 1_000,
+        concurrency: int = 4,
+        per_second: float | None = None,
+        attempts: int = 3,
+        suffix: str = SUFFIX,
+    ) -> "Enrichment[Self]":
+        """Add the current row of a table to each row: `clicks.enrich(users).on("user_id")`.
+
+        A row without a match is padded with nulls, or dropped with `missing="drop"`. While the table does not answer,
+        the batch waits; with `on_failure="dead_letter"` its rows become dead letters. With `pin` a batch that is
+        repeated after a crash gets the same rows. Each worker process caches answers for `cache_for` of processing
+        time, and sends at most `per_second` requests, `concurrency` of them at a time. A column of the table whose
+        name the stream has, too, gets the suffix.
+        """
+        limits = limits_of(
+            cache_for, cache_missing_for, cache_rows, keys_per_request, concurrency, per_second, attempts
+        )
+        how = (Missing(missing), OnFailure(on_failure), pin, limits, suffix)
+        return Enrichment(self.root, table, *how, lambda node: replace(self, root=node))
 
     def as_of(  # noqa: PLR0913 - the options of a join
         self,
@@ -361,6 +395,33 @@ def union(first: Elements, *others: Elements) -> Elements:
     """Merge several streams. Each keeps its own watermark; the lowest one is the watermark of the union."""
     streams = [stream.root for stream in (first, *others)]
     return Elements(Union(tuple(dict.fromkeys(streams))), first.runner) if len(set(streams)) > 1 else first
+
+
+@checked
+def join_tables(  # noqa: PLR0913 - the options of a join
+    first: Stream,
+    second: Stream,
+    *others: Stream,
+    how: How | str | Sequence[str] = How.INNER,
+    expire_after: Length | None = None,
+    time_to_live: Length | None = None,
+    forever: bool = False,
+    suffixes: Sequence[str] = (),
+    late: Sink | None = None,
+) -> TablesToJoin[Elements]:
+    """Join the current rows of several streams as tables on one key: `join_tables(a, b, c, how="left").on("id")`.
+
+    One step joins all tables, without intermediate results. `how` is `inner`, `left`, `right`, `full`, `semi` or
+    `anti`: one for all, or one for each table after the first, which is joined with the result of those before it. A
+    column whose name is taken gets the suffix of its table: `_2`, `_3` and so on, or those of `suffixes`. The other
+    options are those of `join(…).on(…).as_tables(…)`.
+    """
+    tables = (first, second, *others)
+    options = table_join_options(
+        len(tables), how=how, expire_after=expire_after, time_to_live=time_to_live, forever=forever,
+        suffixes=suffixes, late=late,
+    )  # fmt: skip
+    return TablesToJoin(tuple(each.root for each in tables), options, lambda node: Elements(node, first.runner))
 
 
 @checked

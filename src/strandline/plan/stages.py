@@ -10,6 +10,7 @@ share a shuffle and a state operator. The level of a step is one more than the h
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from strandline.model.lookup_join import LookupJoin
 from strandline.model.operators import Operator, OperatorInput
 from strandline.model.watermarks import Inputs, Watermark
 from strandline.plan.endpoints import DeadLetters, Delivery, Sink, Source
@@ -162,6 +163,15 @@ class Stages:
         """Return the keyed steps by level; the steps of one level run side by side."""
         highest = max((step.level for step in self.steps), default=0)
         return tuple(tuple(step for step in self.steps if step.level == level) for level in range(1, highest + 1))
+
+    @property
+    def lookups(self) -> tuple[LookupJoin, ...]:
+        """Return the lookup joins on the way of rows, each once."""
+        routes = [route for scan in self.scans for flow in scan.flows for route in flow.routes]
+        routes += [route for step in self.steps for route in step.routes]
+        operations = [each for scan in self.scans for flow in scan.flows for each in flow.operations]
+        operations += [each for route in routes for each in route.operations]
+        return tuple(dict.fromkeys(each for each in operations if isinstance(each, LookupJoin)))
 
     @property
     def by_number(self) -> Mapping[int, KeyedStep]:

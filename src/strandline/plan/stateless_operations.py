@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from strandline.errors import InvalidStep
+from strandline.model.lookup_join import LookupJoin
 from strandline.model.steps import WindowedStep
 
 
@@ -80,7 +81,7 @@ class Gather:
     columns: tuple[tuple[str, str | None], ...]
 
 
-Operation = Where | Select | Map | FlatMap | Spread | Gather
+Operation = Where | Select | Map | FlatMap | Spread | Gather | LookupJoin
 
 
 def expression(given: Any) -> Expr:
@@ -123,7 +124,7 @@ def is_native(operation: Operation) -> bool:
             return isinstance(condition, Sql)
         case Select(columns, _):
             return all(isinstance(each, Sql) for _, each in columns)
-        case Map() | FlatMap() | Spread() | Gather():
+        case Map() | FlatMap() | Spread() | Gather() | LookupJoin():
             return False
 
 
@@ -157,6 +158,8 @@ def types_after(
             return {**before, "@salt": "long", "@held": None}
         case Gather(columns):
             return {**before, **dict(columns)}
+        case LookupJoin(columns=added):
+            return {**before, **{new: kind for _, new, kind in added}}
 
 
 def describe(operation: Operation) -> str:
@@ -175,6 +178,8 @@ def describe(operation: Operation) -> str:
             return f"salt hot keys of {', '.join(keys)} with {salts} salts"
         case Gather():
             return "unpack salted elements"
+        case LookupJoin():
+            return str(operation)
 
 
 def _name(function: Callable[..., Any]) -> str:

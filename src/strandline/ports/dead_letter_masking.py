@@ -24,7 +24,7 @@ from strandline.kernel.dead_letters import (
     with_source,
 )
 from strandline.kernel.output import Output
-from strandline.kernel.stateless_steps import EXCEPTION, FAILED
+from strandline.kernel.stateless_steps import EXCEPTION, FAILED, LOOKUP_FAILED
 from strandline.plan.stages import Deliver
 from strandline.ports.codecs import Decoder, Masked, MaskingDecoder
 from strandline.ports.dead_letters import DeadLetterQueue, OpenDeadLetterQueue
@@ -33,6 +33,8 @@ from strandline.ports.sinks import OpenSink, RejectingSink, Stamp, TaskWrittenSi
 
 HIDDEN: Final = "***"
 WITHHELD: Final = "withheld"
+_OF_OTHERS: Final = (FAILED, LOOKUP_FAILED)
+"""Reasons whose details are texts of a user's function or of a lookup table."""
 
 
 def failures(failed: pl.DataFrame, step: str | None = None) -> pl.DataFrame:
@@ -81,12 +83,12 @@ def _masked(letters: pl.DataFrame, decoder: Decoder | None, fields: frozenset[st
 def _masked_row(row: tuple[Any, ...], found: Masked | None) -> tuple[bytes | None, str | None, str | None]:
     """Return a dead letter's masked bytes, its masked detail, and how much was masked."""
     raw, reason, detail, exception = row
-    # The error text of a user's function may hold a secret in any form.
-    text = f"{exception or 'an error'}: {WITHHELD}" if reason == FAILED else detail
+    # The error text of a user's function or a lookup table may hold a secret in any form.
+    text = f"{exception or 'an error'}: {WITHHELD}" if reason in _OF_OTHERS else detail
     if raw is None:
         return None, text, None
     if found is None:
-        return None, text if reason == FAILED else WITHHELD, WHOLE
+        return None, text if reason in _OF_OTHERS else WITHHELD, WHOLE
     for secret in sorted(found.hidden, key=len, reverse=True):
         text = None if text is None else text.replace(secret, HIDDEN)
     return found.value, text, FIELDS

@@ -11,8 +11,10 @@ from strandline.model.elements import EPOCH, INSTANT, Element, Timestamp
 from strandline.model.joins import IntervalJoin
 from strandline.model.operators import Operator
 from strandline.model.panes import DeadLetter, DeadReason, Emitted
+from strandline.model.table_join import TableJoin
 from strandline.model.temporal_join import TemporalJoin
 from strandline.model.watermarks import Watermark
+from strandline.model.window_joins import WindowJoin
 from strandline.model.windows import Count
 from strandline.reference.counts import CountState, count
 from strandline.reference.deduplicate import DeduplicateState, deduplicate
@@ -20,11 +22,13 @@ from strandline.reference.interval_join import JoinState, interval_join
 from strandline.reference.lateness import Judged, dead_letter
 from strandline.reference.state import KeyState
 from strandline.reference.step import Passage, Stepped, step
+from strandline.reference.table_join import TableJoinState, Times, table_join
 from strandline.reference.temporal_join import TemporalState, temporal_join
 from strandline.reference.values import Rank, rank
 from strandline.reference.watermarks import Progress, Rule, is_dead_lettered
+from strandline.reference.window_join import window_join
 
-AnyState = KeyState | CountState | DeduplicateState | JoinState | TemporalState
+AnyState = KeyState | CountState | DeduplicateState | JoinState | TableJoinState | TemporalState
 
 Keys = Mapping[Rank, tuple[Any, AnyState]]
 """The state of each key that has any; by rank, so that keys of all types are distinct and ordered."""
@@ -147,6 +151,18 @@ def _process_key(
             refused=[late.reason for late in joined.late], late=joined.late,
         )  # fmt: skip
         return Stepped(joined.state, (), judged, tuple(joined.rows))
+    if isinstance(ask, WindowJoin):
+        return window_join(ask, key, state if isinstance(state, KeyState) else KeyState(), rows, time, roles)
+    if isinstance(ask, TableJoin):
+        tables = state if isinstance(state, TableJoinState) else TableJoinState()
+        changed = table_join(
+            ask, key, tables, rows, Times(time.watermark_before, time.watermark, time.clock), roles
+        )  # fmt: skip
+        judged = Judged(
+            {}, len(rows), contributed=changed.contributed, filtered=changed.filtered,
+            refused=[late.reason for late in changed.late], late=changed.late,
+        )  # fmt: skip
+        return Stepped(changed.state, (), judged, tuple(changed.rows))
     if isinstance(ask, TemporalJoin):
         known_versions = state if isinstance(state, TemporalState) else TemporalState()
         found = temporal_join(ask, key, known_versions, rows, time.watermark_before, time.watermark, roles)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from strandline.model.lookup_join import LookupJoin
 from strandline.model.operators import Operator
 from strandline.reference.watermarks import Rule
 
@@ -23,6 +24,8 @@ class Path:
     time: str | None = None
     """Column of event time; None for processing time and for rows of a step, which have a time."""
     role: str = ""
+    lookups: tuple[LookupJoin, ...] = ()
+    """Lookups on the way, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,16 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Exit:
+    """A way of rows from a source to an output, without a step."""
+
+    path: Path
+    output: str = ""
+    name: str = ""
+    """Under which its elements are counted."""
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
     """Steps in an order in which each reads only sources and earlier steps."""
 
@@ -66,6 +79,7 @@ class Graph:
     """Columns that are not shown, because a row has them as its key or its time."""
     names: Mapping[str, int] = field(default_factory=dict)
     """Steps by name."""
+    exits: tuple[Exit, ...] = ()
 
 
 def one_step(operator: Operator, rule: Rule, partitions: tuple[str, ...] = ()) -> Graph:

@@ -7,13 +7,15 @@ from typing import Any, Final, Self
 
 from strandline.errors import InvalidWatermark
 from strandline.model.counts import Counts
-from strandline.model.elements import BEGINNING, END, EPOCH, INSTANT, Element, TimeDomain, Timestamp
-from strandline.model.panes import DeadLetter, Emitted, Late, Pane
+from strandline.model.elements import BEGINNING, END, EPOCH, Element, TimeDomain, Timestamp
+from strandline.model.panes import DeadLetter, DeadReason, Emitted, Late, Pane, Row
 from strandline.model.watermarks import Inputs
 from strandline.reference import snapshots, watermarks
-from strandline.reference.batch import StepState, Tally, admit, play
-from strandline.reference.graph import Graph, Path, Step, StepInput
+from strandline.reference.batch import AnyState, StepState, Tally, admit, play
+from strandline.reference.graph import Exit, Graph, Path, Step, StepInput
+from strandline.reference.lookup_join import Rows, look_up
 from strandline.reference.state import KeyState
+from strandline.reference.table_join import TableJoinState
 from strandline.reference.values import rank
 from strandline.reference.watermarks import Progress, Rule
 
@@ -31,6 +33,16 @@ class Moved:
     retraction: bool = False
 
 
+@dataclass(slots=True)
+class _Way:
+    """The elements of a batch after the lookups on a path from a source."""
+
+    taken: list[Element]
+    refused: list[DeadLetter]
+    dropped: int = 0
+    unmatched: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class GraphStep:
     """The state of one step: what its operator holds, the progress of each input, and the number of rows sent."""
@@ -40,6 +52,9 @@ class GraphStep:
     sent: int = 0
     read: int = 0
     """Elements that reach their first step here."""
+    dropped: int = 0
+    """Elements that lookups on the way have dropped."""
+    unmatched: int = 0
 
 
 class GraphPlayer:
@@ -50,6 +65,8 @@ class GraphPlayer:
         self._fires_per_element = fires_per_element
         self._clock = EPOCH
         self._steps = tuple(_begun(step) for step in graph.steps)
+        self._tables: dict[str, Rows] = {}
+        self._exits = {each.name: Counts() for each in graph.exits}
 
     @property
     def watermark(self) -> Timestamp:
@@ -74,22 +91,27 @@ class GraphPlayer:
     @property
     def counts(self) -> Mapping[str, Counts]:
         """Return what became of all elements so far, by step."""
-        return {step.name: _counts(each) for step, each in zip(self._graph.steps, self._steps, strict=True)}
+        of_steps = {step.name: _counts(each) for step, each in zip(self._graph.steps, self._steps, strict=True)}
+        return {**of_steps, **self._exits}
+
+    def set_tables(self, tables: Mapping[str, Rows]) -> None:
+        """Set the current rows of lookup tables; None for a table that does not answer."""
+        self._tables |= tables
 
     def watermark_of(self, name: str | None = None) -> Timestamp:
         """Return the watermark of a step, or the lowest."""
-        return min(self._steps[number].state.progress.watermark for number in self._named(name))
+        return min((self._steps[number].state.progress.watermark for number in self._named(name)), default=BEGINNING)
 
     def output_watermark_of(self, name: str | None = None) -> Timestamp:
         """Return the watermark that a step forwards, or the lowest of those that write to an output."""
         named = self._named(name)
         ends = named if name is not None else [number for number in named if self._graph.steps[number].outputs]
-        return min(self._steps[number].state.output_watermark for number in ends)
+        return min((self._steps[number].state.output_watermark for number in ends), default=BEGINNING)
 
     def rows_of(self, name: str | None = None) -> int:
-        """Return the number of windows that a step holds, or all. A counting key is one row."""
+        """Return the number of windows or rows of tables that a step holds, or all. Any other key is one row."""
         held = [state for number in self._named(name) for _, state in self._steps[number].state.keys.values()]
-        return sum(len(each.windows) + len(each.closed) if isinstance(each, KeyState) else 1 for each in held)
+        return sum(_rows_held(each) for each in held)
 
     def _named(self, name: str | None) -> list[int]:
         return [*range(len(self._steps))] if name is None else [self._graph.names[name]]
@@ -179,17 +201,64 @@ class GraphPlayer:
         emitted = Emitted()
         for step, before in zip(self._graph.steps, self._steps, strict=True):
             inputs, progress = self._advanced(step, before, change, done, is_drain=is_drain)
-            admitted, refused = self._admitted(step, elements, sent)
+            ways = self._ways(step, elements)
+            admitted, refused = self._admitted(step, ways, sent)
             state, said = play(
                 step.operator, None, before.state, admitted, progress, self._clock, refused, _roles(step)
             )
             rows = [*_rows_of(step, said)]
             first = sum(self._is_first(step, path, each) for path in step.paths for each in elements)
-            done.append(GraphStep(state, inputs, before.sent + len(rows), before.read + first))
+            dropped = before.dropped + sum(each.dropped for each in ways.values())
+            unmatched = before.unmatched + sum(each.unmatched for each in ways.values())
+            done.append(GraphStep(state, inputs, before.sent + len(rows), before.read + first, dropped, unmatched))
             sent.append(rows)
             emitted += self._shown(step, said)
         self._steps = tuple(done)
-        return emitted
+        return sum((self._left(each, elements) for each in self._graph.exits), emitted)
+
+    def _ways(self, step: Step, elements: Sequence[Element]) -> dict[int, "_Way"]:
+        """Return the elements on each path from a source into a step, after the lookups on the way."""
+        paths = [(number, path) for number, path in enumerate(step.paths) if path.step is None]
+        return {number: self._way(path, elements, step.operator.time) for number, path in paths}
+
+    def _way(self, path: Path, elements: Sequence[Element], time: TimeDomain = TimeDomain.EVENT) -> "_Way":
+        way = _Way([], [])
+        for each in elements:
+            if each.input not in ("", path.source):
+                continue
+            row = self._row(each)
+            at = self._clock if path.time is None or time is TimeDomain.PROCESSING else _instant(row.get(path.time))
+            made: Mapping[str, Any] | None = row
+            failed = ""
+            for join in path.lookups:
+                if made is not None:
+                    found = look_up(join, made, self._tables.get(join.table.name, ()))
+                    made, failed = found.row, found.failed
+                    way.unmatched += found.is_unmatched
+            if path.lookups and made is not None and at.is_end:
+                made, failed = None, DeadReason.NO_EVENT_TIME.value  # its letter has the record, without what was added
+            if made is not None:
+                way.taken.append(self._element(path, made, at, each.partition, each.offset, each.retraction))
+            elif failed:
+                known = {} if at.is_end else {"at": at}
+                way.refused.append(DeadLetter(failed, {**known, **{n: v for n, v in row.items() if n != path.time}}))
+            else:
+                way.dropped += 1
+        return way
+
+    def _left(self, way_out: Exit, elements: Sequence[Element]) -> Emitted:
+        """Return the rows that reach an output without a step."""
+        way = self._way(way_out.path, elements)
+        taken, dead = admit(None, way.taken, self._clock)
+        letters = [replace(each, output=way_out.output) for each in (*way.refused, *dead)]
+        many = len(taken) + len(letters) + way.dropped
+        self._exits[way_out.name] += Counts(
+            read=many, contributed=len(taken), dead=len(letters), filtered=way.dropped, unmatched=way.unmatched
+        )
+        hidden = self._graph.hidden
+        rows = [Row(each.key, each.at, _without(each.columns, hidden), each.retraction, way_out.output)
+                for each in taken]  # fmt: skip
+        return Emitted(dead=tuple(letters), rows=tuple(rows))
 
     def _advanced(
         self, step: Step, before: GraphStep, change: Change, done: Sequence[GraphStep], *, is_drain: bool
@@ -212,7 +281,7 @@ class GraphPlayer:
         return inputs, watermarks.on_drain(combined) if is_drain and inputs else combined
 
     def _admitted(
-        self, step: Step, elements: Sequence[Element], sent: Sequence[Sequence[Moved]]
+        self, step: Step, ways: Mapping[int, "_Way"], sent: Sequence[Sequence[Moved]]
     ) -> tuple[list[Element], list[DeadLetter]]:
         """Return the elements that reach a step on its paths, and those that the rule of their input refuses."""
         rules = {each.name: each.rule for each in step.inputs}
@@ -220,27 +289,18 @@ class GraphPlayer:
         refused: list[DeadLetter] = []
         for number, path in enumerate(step.paths):
             place = f"{number:03}" if len(step.paths) > 1 else ""
-            arrived = [*self._arrived(step, path, elements, sent)]
+            arrived = ways[number].taken if number in ways else [*self._arrived(path, sent)]
+            refused += ways[number].refused if number in ways else ()
             taken, dead = admit(rules[path.input], [replace(each, input=place) for each in arrived], self._clock)
             admitted += taken
             refused += dead
         return admitted, refused
 
-    def _arrived(
-        self, step: Step, path: Path, elements: Sequence[Element], sent: Sequence[Sequence[Moved]]
-    ) -> Iterator[Element]:
-        if path.step is not None:
-            first = self._steps[path.step].sent
-            name = f"step {path.step}"
-            for place, moved in enumerate(sent[path.step]):
-                yield self._element(path, moved.columns, moved.at, name, first + place, moved.retraction)
-            return
-        for each in elements:
-            if each.input in ("", path.source):
-                row = self._row(each)
-                at = self._clock if path.time is None else _instant(row.get(path.time))
-                at = self._clock if step.operator.time is TimeDomain.PROCESSING else at
-                yield self._element(path, row, at, each.partition, each.offset, each.retraction)
+    def _arrived(self, path: Path, sent: Sequence[Sequence[Moved]]) -> Iterator[Element]:
+        """Return the rows of another step as elements."""
+        number = path.step or 0
+        for place, moved in enumerate(sent[number], self._steps[number].sent):
+            yield self._element(path, moved.columns, moved.at, f"step {number}", place, moved.retraction)
 
     def _row(self, element: Element) -> Mapping[str, Any]:
         """Return all columns of an element. A story's own inputs have the key and the time beside the columns."""
@@ -272,7 +332,9 @@ class GraphPlayer:
         hidden = self._graph.hidden
         return Emitted(
             tuple(
-                replace(pane, values={**_without(_keys_of(step, pane.key), hidden), **pane.values}, output=output)
+                replace(
+                    pane, values=_without({**_keys_of(step, pane.key), **pane.values}, hidden - {"at"}), output=output
+                )
                 for output in step.outputs
                 for pane in said.panes
             ),
@@ -301,6 +363,8 @@ class GraphPlayer:
                 "inputs": each.inputs,
                 "sent": each.sent,
                 "read": each.read,
+                "dropped": each.dropped,
+                "unmatched": each.unmatched,
             }
             for each in self._steps
         ]
@@ -321,6 +385,8 @@ class GraphPlayer:
                 each["inputs"],
                 each["sent"],
                 each["read"],
+                each["dropped"],
+                each["unmatched"],
             )
             for each in snapshot["steps"]
         )
@@ -333,6 +399,16 @@ class GraphPlayer:
 
     def close(self) -> None:
         """Do nothing: the player holds only memory."""
+
+
+def _rows_held(state: AnyState) -> int:
+    match state:
+        case KeyState():
+            return len(state.windows) + len(state.closed)
+        case TableJoinState():
+            return sum(len(rows) for rows in state.tables)
+        case _:
+            return 1
 
 
 def _begun(step: Step) -> GraphStep:
@@ -374,7 +450,7 @@ def _rows_of(step: Step, said: Emitted) -> Iterator[Moved]:
     for pane in said.panes:
         columns = {**_keys_of(step, pane.key), **pane.values, **_pane_columns(pane)}
         # Panes of a global window have the end of time, which elements cannot have.
-        yield Moved(columns, min(pane.timestamp, END - INSTANT, key=_ms), pane.retraction)
+        yield Moved(columns, min(pane.timestamp, Timestamp(END.ms - 1), key=_ms), pane.retraction)
     for row in said.rows:
         yield Moved({**_keys_of(step, row.key), **row.values}, row.at, row.retraction)
 
@@ -406,8 +482,9 @@ def _counts(step: GraphStep) -> Counts:
         contributed=tally.contributed,
         late=sum(tally.late.values()),
         dead=sum(tally.dead.values()),
-        filtered=tally.filtered,
-        again=tally.elements - step.read,
+        filtered=tally.filtered + step.dropped,
+        again=tally.elements + step.dropped - step.read,
+        unmatched=step.unmatched,
     )
 
 

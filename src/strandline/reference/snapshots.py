@@ -21,6 +21,7 @@ from strandline.reference.counts import CountState
 from strandline.reference.deduplicate import DeduplicateState
 from strandline.reference.interval_join import JoinState, WaitingRow
 from strandline.reference.state import Arrived, KeyState, Open
+from strandline.reference.table_join import TableJoinState
 from strandline.reference.temporal_join import TemporalState, Version
 from strandline.reference.triggers import TriggerState
 from strandline.reference.watermarks import Partition, Progress
@@ -31,7 +32,7 @@ _RECORDS: Final[Mapping[str, type]] = {
     kind.__name__: kind
     for kind in (
         Arrived, CountState, DeduplicateState, Duration, Element, JoinState, KeyState, Open, Pane, Partition, Progress,
-        TemporalState, Timestamp, TriggerState, Version, WaitingRow, Window,
+        TableJoinState, TemporalState, Timestamp, TriggerState, Version, WaitingRow, Window,
     )
 }  # fmt: skip
 _ENUMS: Final[Mapping[str, type[Enum]]] = {kind.__name__: kind for kind in (Timing,)}

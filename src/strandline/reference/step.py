@@ -14,6 +14,7 @@ from strandline.reference.interval_join import JoinState
 from strandline.reference.lateness import Judged, expiry, judge
 from strandline.reference.panes import condition_holds, fire, timing_of
 from strandline.reference.state import KeyState, Open, combined, merged_session
+from strandline.reference.table_join import TableJoinState
 from strandline.reference.temporal_join import TemporalState
 from strandline.reference.triggers import Arrivals, Now, fresh, is_due, is_finished, on_elements, on_fire, should_fire
 
@@ -36,7 +37,7 @@ class Passage:
 class Stepped:
     """A key's state after a batch, the emitted panes, and the outcome of each element."""
 
-    state: KeyState | CountState | DeduplicateState | JoinState | TemporalState
+    state: KeyState | CountState | DeduplicateState | JoinState | TableJoinState | TemporalState
     panes: tuple[Pane, ...]
     judged: Judged
     rows: tuple[Row, ...] = ()

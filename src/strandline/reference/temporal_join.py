@@ -111,7 +111,7 @@ def _versions(
     if _is_null(key):
         done.filtered += len(arrived)
         return ()
-    times = sorted({each.at for each in (*done.state.versions, *arrived)})
+    times = sorted({*(each.at for each in done.state.versions), *(each.at for each in arrived)})
     found = {each.at: each for each in done.state.versions}
     for element in arrived:
         if _has_ended(ask, element.at, _next(times, element.at), before):

@@ -27,6 +27,7 @@ def send(context: SparkContext, batch: Batch) -> None:
         "measured": batch.measured,
         "heads": {str(number): at for number, at in batch.heads.items()},
         "stamps": [astuple(stamp) for stamp in batch.stamps],
+        "pins": batch.pins,
     }
     context.setLocalProperty(_PROPERTY, json.dumps(facts))
 
@@ -51,7 +52,8 @@ def _parsed(text: str) -> Batch:
     partitions = {number: tuple(names) for number, names in _unpacked(facts["partitions"]).items()}
     horizons, heads = ({int(number): at for number, at in facts[name].items()} for name in ("horizons", "heads"))
     stamps = tuple(Stamp(*each) for each in facts["stamps"])
-    return Batch(facts["clock"], horizons, partitions, _unpacked(facts["files"]), facts["measured"], heads, stamps)
+    files = _unpacked(facts["files"])
+    return Batch(facts["clock"], horizons, partitions, files, facts["measured"], heads, stamps, facts["pins"])
 
 
 def _packed(names: Mapping[int, Any]) -> str:

@@ -9,6 +9,7 @@ from pyspark import cloudpickle
 
 from strandline.errors import InvalidStep
 from strandline.model.aggregates import UserAggregate
+from strandline.model.lookup_join import LookupJoin
 from strandline.model.steps import WindowedStep
 from strandline.plan.nodes import KeyedNode, Root, Stateless, walk
 from strandline.plan.stateless_operations import FlatMap, Map, Polars, Select, Where, describe
@@ -29,6 +30,8 @@ def _sent_by(node: Any) -> Iterator[tuple[str, Any]]:
     match node:
         case Stateless(_, Map(function, _) | FlatMap(function, _) as operation):
             yield describe(operation), function
+        case Stateless(_, LookupJoin(table) as operation):
+            yield describe(operation), getattr(table, "function", table)
         case Stateless(_, Where(Polars() as condition) as operation):
             yield describe(operation), condition.expression
         case Stateless(_, Select(columns, _) as operation):

@@ -25,6 +25,7 @@ from strandline.errors import (
     StrandlineError,
     hide_internal_columns,
 )
+from strandline.execution.lookups.pins import FOLDER
 from strandline.execution.prepare import Seam
 from strandline.execution.task_writes import writers_of
 from strandline.kernel.panics import POLARS_FAILURE, message_of
@@ -39,6 +40,7 @@ from strandline.ports.sinks import OpenSink
 from strandline.ports.sources import FileListSource, NamedInputs, TopicSource
 from strandline.spark.backfill import Backfill, Cut, Phase, begin, enter_live_phase, in_phase, requested, seam_of
 from strandline.spark.bounded_run import Query, all_at_once
+from strandline.spark.check_lookups import check_lookups
 from strandline.spark.delivery.dead_letter_limit import FailureBudget
 from strandline.spark.delivery.deliver import Deliverer, Ranges
 from strandline.spark.delivery.open_sinks import close_sinks, open_sinks
@@ -145,6 +147,7 @@ def run(  # noqa: PLR0913 - options of a job, each with its default
     try:
         job.begin(stages)
         _refuse_missing(home, stages)
+        check_lookups(stages, job.retry if limit is not None else None)
         refuse_lost(home, stages, job.retry)
         logs = job.watch_logs(LogWatch.begun(home, stages))
         session, opened = _session_and_sinks(stages, identity, spark, settings, java, job, waits=limit is not None)
@@ -242,13 +245,18 @@ class _Run:
             self.session, lambda: deliver(frame, 0), self.identity.lineage, ends_of(extent, self.stages)
         ).start()
 
+    @property
+    def _pins(self) -> Path | None:
+        """Return the folder of pinned answers; None if no lookup pins them."""
+        return self.home.folder / FOLDER if any(each.pin for each in self.stages.lookups) else None
+
     def backlog(self) -> dict[str, Any]:
         return _backlog(self.session, self.stages, self.home)
 
     def _deliver(self, ranges: Ranges, due: Path | None = None) -> Deliver:
         deliverer = Deliverer(
             self.session, self.stages, self.opened, ranges, self.identity, self.job.delivered, self.job.retry,
-            measures=self.measures, ends=self.job.ends, logs=self.logs, due_file=due,
+            measures=self.measures, ends=self.job.ends, logs=self.logs, due_file=due, pins=self._pins,
         )  # fmt: skip
         return _keeping_errors(deliverer, self.job)
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from strandline.errors import RunError
+from strandline.errors import LookupUnavailable, RunError, Unsupported
 from strandline.execution.batch import Batch
 from strandline.execution.block_addresses import CARRIER, address, place
 from strandline.execution.gather_output import Gathered, gather
@@ -29,6 +29,7 @@ from strandline.execution.story_batch import Packet, prepared
 from strandline.execution.story_player import StagesPlayer
 from strandline.kernel.blocks.block import Block, pack, unpack
 from strandline.kernel.watermarks import Control, control_from_facts, control_to_facts
+from strandline.model.lookup_join import LookupJoin, OnFailure
 from strandline.plan.stages import KeyedStep, Scan, Stages
 from strandline.plan.stories.story_pipeline import StoryPipeline
 from strandline.ports.register_data_source import registered
@@ -203,7 +204,7 @@ def prepare_packets(stories: Mapping[int, Played]) -> Callable[[Iterator[pa.Reco
             for story, data in zip(batch["story"].to_pylist(), batch["packet"].to_pylist(), strict=True):
                 packet = _unpacked(unpack(data, f"packet of story {story}"))
                 played = stories[story]
-                sent += played.sent(prepared(packet, played.stages, _batch_of(story, packet.clock)))
+                sent += played.sent(prepared(packet, played.stages, _batch_of(story, packet.clock, packet.tables)))
         if sent:
             numbers = pa.array([to for to, _ in sent], pa.int64())
             blocks = pa.array([pack(block) for _, block in sent], pa.binary())
@@ -226,21 +227,24 @@ def _level(stories: Mapping[int, Played], level: int) -> tuple[Play, Callable[[i
     return play, here.__contains__
 
 
-def _batch_of(story: int, clock: int | None = None) -> Batch:
+def _batch_of(story: int, clock: int | None = None, tables: Mapping[str, Any] | None = None) -> Batch:
     """Return the facts of the batch of one story."""
     known = current_batch().horizons
-    return Batch(clock, {to % _STORIES: at for to, at in known.items() if to // _STORIES == story})
+    return Batch(clock, {to % _STORIES: at for to, at in known.items() if to // _STORIES == story}, tables=tables or {})
 
 
 def _unpacked(data: Block) -> Packet:
     rows = {int(name.removeprefix(_SCAN)): frame for name, frame in data.frames.items()}
     reports = {name: control_from_facts(each).seen for name, each in data.facts["reports"].items()}
-    return Packet(rows, data.facts["clock"], reports, data.facts["drain"], frozenset(data.facts["alone"]))
+    return Packet(
+        rows, data.facts["clock"], reports, data.facts["drain"], frozenset(data.facts["alone"]), data.facts["tables"]
+    )
 
 
 def _packed(packet: Packet) -> bytes:
     reports = {name: control_to_facts(Control(packet.clock, seen)) for name, seen in packet.reports.items()}
     facts = {"reports": reports, "clock": packet.clock, "drain": packet.drain, "alone": sorted(packet.alone)}
+    facts["tables"] = packet.tables
     return pack(Block({f"{_SCAN}{number}": rows for number, rows in packet.rows.items()}, facts))
 
 
@@ -294,6 +298,9 @@ class SparkPlayer(StagesPlayer):
 
     def __init__(self, carrier: Carrier, story: int, pipeline: StoryPipeline) -> None:
         super().__init__(pipeline)
+        operations = [each for step in self._stages.steps for route in step.routes for each in route.operations]
+        if any(isinstance(each, LookupJoin) for each in operations):
+            raise Unsupported("stories on Spark enrich rows of sources only", hint="play the story on kernel")
         self._carrier, self._story = carrier, story
 
     def _narrowed(self, scan: Scan, rows: pl.DataFrame) -> pl.DataFrame:
@@ -304,6 +311,10 @@ class SparkPlayer(StagesPlayer):
         return pl.DataFrame(with_native(frame, scan).toArrow())
 
     def _carry(self, packet: Packet, batch: Batch) -> Gathered:
+        # In a task this error would end the query of all stories.
+        for join in self._stages.lookups if packet.rows else ():
+            if join.on_failure is OnFailure.WAIT and packet.tables.get(join.table.name) is None:
+                raise LookupUnavailable(f"{join.table.name} does not answer")
         blocks = self._carrier.carry(self._story, packet, batch)
         return gather(sorted(blocks, key=lambda block: place(block.facts[_PLACE])))
 

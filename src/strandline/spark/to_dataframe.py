@@ -24,6 +24,7 @@ from strandline.plan.compile import groups_for, to_stages
 from strandline.plan.nodes import Root, outputs_of
 from strandline.ports.codecs import DETAIL, RAW, REASON
 from strandline.ports.dead_letter_masking import with_raw
+from strandline.spark.check_lookups import check_lookups
 from strandline.spark.launch.session import require_rocksdb, require_session
 from strandline.spark.patches.table import ANY_SESSION, apply_patches
 from strandline.spark.portable_functions import require_portable
@@ -51,6 +52,9 @@ def to_dataframe(root: Root, spark: Any, *, heartbeat_seconds: float = 2) -> Dat
     require_portable(root)
     apply_patches(spark, names=ANY_SESSION)
     stages = to_stages(root, groups_for(spark.sparkContext.defaultParallelism))
+    check_lookups(stages, None)
+    if any(each.pin for each in stages.lookups):
+        raise InvalidStep("pinned answers need a job's folder", hint="leave pin out, or run() the pipeline")
     known = columns_after(outputs_of(root)[0].of)
     columns = {name: kind for name, kind in known.items() if name not in PANE}
     unknown = [name for name, kind in columns.items() if kind is None]

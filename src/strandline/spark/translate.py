@@ -12,6 +12,7 @@ from strandline.execution.prepare import Seam
 from strandline.execution.row_decoding import CLOCK, DECODED, MARK
 from strandline.execution.task_writes import NO_WRITERS, Writers
 from strandline.kernel.blocks.block import OWN
+from strandline.model.lookup_join import LookupJoin
 from strandline.plan.stages import Flagged, KeyedStep, Scan, Stages
 from strandline.plan.stateless_operations import FlatMap, Gather, Map, Operation, Select, Spread, Where
 from strandline.ports.codecs import REASON
@@ -157,5 +158,5 @@ def _applied(frame: DataFrame, operation: Operation | Flagged) -> DataFrame:
             names = {name for name, _ in columns}
             stay = [name for name in frame.columns if name not in names and (beside or name.startswith(OWN))]
             return frame.select(*(F.col(f"`{name}`") for name in stay), *made)
-        case Map() | FlatMap() | Spread() | Gather():
+        case Map() | FlatMap() | Spread() | Gather() | LookupJoin():
             raise AssertionError(f"{operation} is not native")

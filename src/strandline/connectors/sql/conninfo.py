@@ -28,13 +28,13 @@ class Place:
     def __str__(self) -> str:
         return f"PostgreSQL at {self.dsn}" if isinstance(self.dsn, Secret) else f"PostgreSQL at {_address(self.dsn)}"
 
-    def connect(self) -> "psycopg.Connection[Any]":
+    def connect(self, seconds: int = 10) -> "psycopg.Connection[Any]":
         psycopg = _psycopg()
         options = _parsed(self.dsn.reveal(), secrets=True) if isinstance(self.dsn, Secret) else _parsed(self.dsn)
         if self.password is not None:
             options["password"] = self.password.reveal()
         options |= tls_options(options)
-        options = {"connect_timeout": 10, "application_name": "strandline", **options}
+        options = {"connect_timeout": seconds, "application_name": "strandline", **options}
         try:
             return psycopg.connect(**options, autocommit=True)  # type: ignore[no-any-return]
         except psycopg.Error as problem:

@@ -140,7 +140,7 @@ class SqliteFile:
 
     def fits(self, kind: Kind, found: str) -> bool:
         """Check by SQLite's affinity rules: any column takes any value, but some values would be converted."""
-        affinity, wanted = _affinity(found), _TYPES.get(kind, "TEXT")
+        affinity, wanted = affinity_of(found), _TYPES.get(kind, "TEXT")
         if affinity == "NUMERIC":  # NUMERIC affinity leaves non-numeric text unchanged
             return wanted != "TEXT" or kind in _TIMES
         numbers = ("INTEGER", "REAL")
@@ -236,7 +236,7 @@ def _convert_refusals() -> Iterator[None]:
         raise Refusal(str(problem)) from None
 
 
-def _affinity(declared: str) -> str:
+def affinity_of(declared: str) -> str:
     """Apply SQLite's affinity rules in their order."""
     upper = declared.upper()
     for words, found in (

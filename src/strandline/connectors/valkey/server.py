@@ -44,7 +44,7 @@ class Server:
     def __str__(self) -> str:
         return f"Valkey at {self.url if isinstance(self.url, Secret) else _address(urlsplit(self.url))}"
 
-    def connect(self) -> Any:
+    def connect(self, seconds: float | None = None) -> Any:
         """Create a client. It is partly untyped and connects at the first command."""
         library = valkey_library()
         arguments = _parsed(self.url.reveal(), secrets=True) if isinstance(self.url, Secret) else _parsed(self.url)
@@ -54,7 +54,11 @@ class Server:
         if arguments.get("ssl"):
             arguments |= {"ssl_check_hostname": True, "ssl_ca_certs": self.ca}
         return library.Valkey(
-            **arguments, client_name="strandline", socket_connect_timeout=10, socket_timeout=60, max_connections=1
+            **arguments,
+            client_name="strandline",
+            socket_connect_timeout=seconds or 10,
+            socket_timeout=seconds or 60,
+            max_connections=1,
         )
 
     def _refuse_unencrypted(self, arguments: dict[str, Any]) -> None:

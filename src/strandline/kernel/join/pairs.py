@@ -56,7 +56,7 @@ def close_pairs(own: Sorted, other: Sorted, lower: int, upper: int) -> tuple[Lon
     end = np.clip(own.times[probes] - least + upper, -1, span)
     first = np.searchsorted(line, probe_keys * stride + start, "left")
     many = np.maximum(np.searchsorted(line, probe_keys * stride + end, "right") - first, 0)
-    return np.repeat(probes, many), rows[_ranges(first, many)]
+    return np.repeat(probes, many), rows[ranges(first, many)]
 
 
 def _common_keys(own: Longs, other: Longs) -> _Common:
@@ -76,10 +76,10 @@ def _common_keys(own: Longs, other: Longs) -> _Common:
 def _expand(first: Longs, end: Longs) -> tuple[Longs, Longs]:
     """Return all positions in these ranges, and for each position the number of its range."""
     many = end - first
-    return _ranges(first, many), np.repeat(np.arange(len(first)), many)
+    return ranges(first, many), np.repeat(np.arange(len(first)), many)
 
 
-def _ranges(first: Longs, many: Longs) -> Longs:
+def ranges(first: Longs, many: Longs) -> Longs:
     """Return the numbers `first, first + 1, …` of every range."""
     total = int(many.sum())
     found: Longs = np.repeat(first - (np.cumsum(many) - many), many) + np.arange(total)

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from strandline.model.elements import ZERO, Duration
+from strandline.model.lookup_join import LookupJoin
 from strandline.plan.endpoints import latest_view_of, upsert_key_of
 from strandline.plan.lineage import LineagePath, paths_to
-from strandline.plan.nodes import KeyedNode, Read, Root, Write, outputs_of, walk
+from strandline.plan.nodes import KeyedNode, Read, Root, Stateless, Write, outputs_of, walk
 from strandline.plan.operators.contract import Refinement
 from strandline.plan.refinement.row_trace import keeps_windows, trace
 from strandline.plan.refinement.upserts import Upserted, upserted
@@ -22,6 +23,7 @@ def cautions_of(root: Root) -> tuple[str, ...]:
     for write in outputs_of(root):
         found += _appended(write)
         found += _of_several(write)
+        found += _replayed(write)
     for each in upserted(root):
         found += _overwritten(each)
     return tuple(dict.fromkeys(found))
@@ -65,7 +67,8 @@ def _between(before: KeyedNode, path: LineagePath, node: KeyedNode) -> Iterator[
                 f"panes of {before.name} are parts of results, and {node.name} takes each as a whole: {what} would be "
                 f"wrong; make {before.name} retracting"
             )
-    if before.plan.refinement is Refinement.CHANGELOG and node.plan.declared:
+    corrects = before.plan.refinement in (Refinement.CHANGELOG, Refinement.SEVERAL) and before.plan.retracts
+    if corrects and node.plan.declared:
         why = [*(key for key in node.keys if key not in rows.fixed), *rows.value_filters, *rows.pane_filters]
         why += ["a function"] if rows.is_computed else []
         # Rows that are elements have their own time, and sessions move: a correction may be in another window.
@@ -107,6 +110,16 @@ def _appended(write: Write) -> Iterator[str]:
                 f"panes of {origin.name} are parts of results, so {view} does not exist: add the rows up, or call "
                 "accumulate(sl.retracting)"
             )
+
+
+def _replayed(write: Write) -> Iterator[str]:
+    """Warn about rows that a repeated batch may make anew from a table that has changed meanwhile."""
+    lookups = [node.operation for node in walk(write) if isinstance(node, Stateless)]
+    for join in (each for each in lookups if isinstance(each, LookupJoin) and not each.pin):
+        yield (
+            f"a batch that is repeated after a crash reads {join.table.name} again, and may get newer rows than the "
+            "crashed one has sent to other steps or sinks: enrich(…, pin=True) repeats the answers"
+        )
 
 
 def _of_several(write: Write) -> Iterator[str]:

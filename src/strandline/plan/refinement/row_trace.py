@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from strandline.model import ddl
+from strandline.model.lookup_join import LookupJoin, Missing
 from strandline.plan.lineage import LineagePath
 from strandline.plan.nodes import KeyedNode
 from strandline.plan.operators.contract import OperatorPlan, Refinement
@@ -75,7 +76,16 @@ def _after(rows: RowTrace, operation: Operation) -> RowTrace:
             return replace(made, is_multiplied=rows.is_multiplied or isinstance(operation, FlatMap))
         case Spread() | Gather():
             return replace(rows, is_salted=True)
+        case LookupJoin():
+            return _enriched(rows, operation)
     assert_never(operation)
+
+
+def _enriched(rows: RowTrace, join: LookupJoin) -> RowTrace:
+    """The table may change between two rows of a key and window: the new columns differ, and rows may be dropped."""
+    added = frozenset(new for _, new, _ in join.columns)
+    drops = (str(join),) if join.missing is Missing.DROP else ()
+    return replace(rows, columns=rows.columns | added, value_filters=(*rows.value_filters, *drops))
 
 
 def _only(rows: RowTrace, names: frozenset[str]) -> RowTrace:

@@ -8,6 +8,7 @@ from strandline.errors import InvalidStory, Unsupported
 from strandline.model.elements import TimeDomain
 from strandline.model.operators import Operator
 from strandline.model.steps import WindowedStep
+from strandline.model.table_join import table_role
 from strandline.model.watermarks import BY_HAND, Inputs, Watermark, by_clock
 from strandline.plan.endpoints import Delivery
 from strandline.plan.lineage import paths_to
@@ -15,13 +16,16 @@ from strandline.plan.nodes import KeyedInput, KeyedNode, Node, Together, Union, 
 from strandline.plan.operators.contract import INPUT, Accepted
 from strandline.plan.stories.located_values import Written
 from strandline.plan.stories.operators import OperatorWords, words_among
-from strandline.plan.stories.operators.contract import OF
+from strandline.plan.stories.operators.contract import OF, TABLES
+from strandline.plan.stories.parse_lookups import enriched
 from strandline.plan.stories.parse_windows import watermark
 from strandline.plan.stories.story_pipeline import KEY, ONLY, StoryPipeline, StorySink, story_input
 
 _BESIDE: Final = ("watermark", "fires")
 """Fields of a pipeline with one operator and one input, beside those of the operator."""
 _INPUT: Final = ("watermark", "time")
+_LOOKUP: Final = "enrich"
+"""Enriches the only input, before its operator if there is one."""
 _EXPECTED: Final = "a pipeline, as a mapping"
 
 
@@ -32,6 +36,8 @@ def to_pipeline(given: Written) -> StoryPipeline:
         raise Unsupported(f"{given.place}: stories cannot play a pattern yet", hint="use another operator")
     if "operators" in members:
         return _several(given)
+    if _LOOKUP in members:
+        return _enriched(given)
     words = words_among(members)
     if "inputs" in members:
         roles = [role for role in words.roles if role != OF]
@@ -50,6 +56,19 @@ def to_pipeline(given: Written) -> StoryPipeline:
     return StoryPipeline(_written(node, ""), (("", node),), _fires_per_element(settings))
 
 
+def _enriched(given: Written) -> StoryPipeline:
+    """Parse a pipeline over rows of an input that are enriched; without an operator these rows are the output."""
+    members = given.members(_EXPECTED)
+    words = words_among(members)
+    settings = given.members_among((_LOOKUP, *words.fields, *_BESIDE, "key"), "a pipeline")
+    time = _time(settings)
+    node = enriched(settings[_LOOKUP], story_input(ONLY, *_watermark(settings, time)))
+    if not {*words.fields} & {*members}:
+        return StoryPipeline(Write(node, StorySink(""), Delivery.EXACTLY_ONCE), (), _fires_per_element(settings))
+    over = _over(words.parse(given, settings, time), {OF: node}, settings)
+    return StoryPipeline(_written(over, ""), (("", over),), _fires_per_element(settings))
+
+
 def _several(given: Written) -> StoryPipeline:
     """Parse operators by name. Those that no other reads are the outputs."""
     settings = given.members_among(("inputs", "operators", "fires"), "a pipeline with several operators")
@@ -64,7 +83,7 @@ def _several(given: Written) -> StoryPipeline:
         words = words_among(each.members("an operator, as a mapping"))
         fields = each.members_among((*words.fields, *words.roles, "key"), f"the operator {name!r}")
         before = [*operators][-1:] or inputs
-        of = {role: _names(fields, role, streams, before, each) for role in words.roles}
+        of = _names_by_role(words, fields, streams, before, each)
         read |= {one for names in of.values() for one in names}
         chosen = {role: _union([streams[one] for one in names]) for role, names in of.items()}
         node = _read_operator(words, each, fields, chosen)
@@ -76,6 +95,19 @@ def _several(given: Written) -> StoryPipeline:
     root = outputs[0] if len(outputs) == 1 else Together(outputs)
     names = tuple(ends) if len(ends) > 1 else ("",)
     return StoryPipeline(root, tuple(operators.items()), _fires_per_element(settings), names)
+
+
+def _names_by_role(
+    words: OperatorWords,
+    fields: Mapping[str, Written],
+    streams: Mapping[str, Node],
+    usual: list[str],
+    given: Written,
+) -> dict[str, list[str]]:
+    """Return the names of the streams that an operator reads, by role. Each of a list of tables has its own role."""
+    found = {role: _names(fields, role, streams, usual, given) for role in words.roles}
+    tables = found.pop(TABLES, [])
+    return found | {table_role(number): [name] for number, name in enumerate(tables)}
 
 
 def _names(
@@ -119,10 +151,8 @@ def _node(
     streams: Mapping[str, Node],
     time: TimeDomain,
 ) -> KeyedNode:
-    of = {
-        role: _union([streams[name] for name in _names(settings, role, streams, [*streams], given)])
-        for role in words.roles
-    }
+    named = _names_by_role(words, settings, streams, [*streams], given)
+    of = {role: _union([streams[name] for name in names]) for role, names in named.items()}
     return _over(words.parse(given, settings, time), of, settings)
 
 

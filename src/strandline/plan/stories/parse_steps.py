@@ -8,6 +8,7 @@ from typing import Any, Final
 from strandline.errors import InvalidStory, InvalidTime
 from strandline.model.elements import BEGINNING, Element, Timestamp, instant
 from strandline.plan.stories.located_values import Written
+from strandline.plan.stories.parse_lookups import tables_of
 from strandline.plan.stories.parse_rows import DEAD, LATE, Readers, rows_of
 from strandline.plan.stories.story_steps import (
     Drain,
@@ -27,12 +28,14 @@ from strandline.plan.stories.story_steps import (
     MoveWatermark,
     Restart,
     ReturnActive,
+    SetTables,
     Step,
 )
 
 WORDS: Final = (
     "input", "watermark", "idle", "active", "finish", "clock", "expect", "expect_some", "ignore", "expect_late",
     "expect_dead", "expect_watermark", "expect_idle", "expect_state", "expect_output_watermark", "restart", "drain",
+    "table",
 )  # fmt: skip
 
 
@@ -117,6 +120,8 @@ def _move(word: str, of: Written, known: Known) -> Move | Ignore:
             return _watermark(of, known)
         case "clock":
             return MoveClock(of.time())
+        case "table":
+            return SetTables(tables_of(of))
         case "idle":
             return FallIdle(*_place(of, known))
         case "active":

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from strandline.errors import StrandlineError
+from strandline.errors import InvalidStory, StrandlineError
 from strandline.model.elements import BEGINNING, Timestamp
 from strandline.model.panes import Emitted
 from strandline.plan.nodes import KeyedNode, outputs_of
@@ -12,14 +12,16 @@ from strandline.plan.stories.expectations import (
     Difference,
     dead_fields,
     late_fields,
+    pane_fields,
     panes_differ,
     row_fields,
     rows_differ,
 )
 from strandline.plan.stories.operators import words_of
+from strandline.plan.stories.operators.contract import WithAnyColumn
 from strandline.plan.stories.player_protocol import Player
 from strandline.plan.stories.story import EXPECTATION, Story
-from strandline.plan.stories.story_pipeline import StoryPipeline
+from strandline.plan.stories.story_pipeline import StoryPipeline, short_name
 from strandline.plan.stories.story_steps import (
     Drain,
     Expectation,
@@ -38,6 +40,7 @@ from strandline.plan.stories.story_steps import (
     MoveWatermark,
     Restart,
     ReturnActive,
+    SetTables,
 )
 
 
@@ -139,7 +142,15 @@ class _Stage:
             if not (isinstance(write.of, KeyedNode) and words_of(write.of.operator).readers(write.of.operator))
         }
         """Outputs of rows; the others are of panes."""
+        self._in_any_order = {
+            name
+            for name, write in zip(self._outputs, outputs_of(pipeline.root), strict=False)
+            if isinstance(write.of, KeyedNode)
+            and isinstance(words_of(write.of.operator).readers(write.of.operator), WithAnyColumn)
+        }
+        """Outputs whose panes have several rows in any order."""
         operators = [node.operator for node in pipeline.nodes]
+        self._tables = {short_name(each.table.name): each.table.name for each in pipeline.stages.lookups}
         self._multisets = {name for each in operators for name in words_of(each).multisets(each)}
 
     def act(self, act: Move | Expectation) -> Difference | None:
@@ -151,12 +162,22 @@ class _Stage:
             case Restart():
                 self.player = self.player.restart()
                 return None
+            case SetTables(tables):
+                self.player.set_tables({self._table(name): rows for name, rows in tables.items()})
+                return None
             case _:
                 emitted = self._move(act)
                 self.outputs += emitted
                 self._pending += emitted
                 self._fed += len(act.elements) if isinstance(act, Feed) else 0
                 return self._conserved()
+
+    def _table(self, name: str) -> str:
+        """Return the whole name of a lookup table: `lookup_sqlite('users')` for `users`."""
+        if name not in self._tables:
+            known = ", ".join(self._tables) or "none"
+            raise InvalidStory(f"no lookup table is called {name!r}", detail=f"there are {known}")
+        return self._tables[name]
 
     def _conserved(self) -> Difference | None:
         """Check that every element has one outcome: read = contributed + late + dead + filtered."""
@@ -203,6 +224,8 @@ class _Stage:
                 )
                 if found or output in self._of_rows:
                     return rows_differ("row", rows, [row_fields(row) for row in found], some=some)
+                if output in self._in_any_order:
+                    return rows_differ("row", rows, [pane_fields(pane) for pane in panes], some=some)
                 return panes_differ(rows, panes, self._multisets, some=some)
             case ExpectLate(rows, output):
                 late = [each for each in pending.late if each.output == output]

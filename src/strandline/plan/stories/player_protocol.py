@@ -1,7 +1,7 @@
 """Define the protocol of story players: the reference, the kernel and Spark implement it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from strandline.model.counts import Counts
 from strandline.model.elements import Element, Timestamp
@@ -40,6 +40,10 @@ class Player(Protocol):
 
     def drain(self) -> Emitted:
         """End all input."""
+        ...
+
+    def set_tables(self, tables: Mapping[str, Sequence[Mapping[str, Any]] | None]) -> None:
+        """Set the rows of lookup tables by name; None if a table does not answer."""
         ...
 
     def restart(self) -> Self:

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from strandline.errors import Unsupported
+from strandline.model.lookup_join import LookupJoin
 from strandline.plan.stages import Flagged, Flow, KeepFlagged, KeyedStep, Route, Scan, Stages
 from strandline.plan.stateless_operations import Operation, describe
 from strandline.plan.stories.story_pipeline import AT, KEY, StoryPipeline
-from strandline.reference.graph import Graph, Path, Step, StepInput
+from strandline.reference.graph import Exit, Graph, Path, Step, StepInput
 
 
 def graph_of(pipeline: StoryPipeline) -> Graph:
@@ -17,10 +18,23 @@ def graph_of(pipeline: StoryPipeline) -> Graph:
     if refused is not None:
         raise Unsupported(f"the reference does not run «{refused}»", hint="play the story on kernel or on spark")
     steps = tuple(_step(pipeline, step, ways, stages.steps) for step in stages.steps)
-    if not steps:
+    exits = tuple(_exit(pipeline, *way) for way in ways if way[2].output is not None)
+    if not steps and not any(each.path.lookups for each in exits):
         raise Unsupported("the reference plays keyed operators", hint="play the story on kernel or on spark")
     hidden = frozenset({KEY, AT}) if pipeline.is_inline else frozenset[str]()
-    return Graph(steps, hidden, {pipeline.name_of(step): step.number for step in stages.steps})
+    return Graph(steps, hidden, {pipeline.name_of(step): step.number for step in stages.steps}, exits)
+
+
+def _exit(pipeline: StoryPipeline, scan: Scan, flow: Flow, route: Route) -> Exit:
+    output = route.output or 0
+    keys, lookups = ((KEY,) if pipeline.is_inline else ()), _lookups(route)
+    source = pipeline.input_name(scan.source)
+    path = Path(keys, flow.name, scan.source.name, source=source, time=flow.event_time, lookups=lookups)
+    return Exit(path, pipeline.output_names[output], f"out:{output}")
+
+
+def _lookups(route: Route) -> tuple[LookupJoin, ...]:
+    return tuple(each for each in route.operations if isinstance(each, LookupJoin))
 
 
 def _operations(stages: Stages) -> Iterator[str]:
@@ -28,7 +42,8 @@ def _operations(stages: Stages) -> Iterator[str]:
     for scan in stages.scans:
         yield from (_described(each) for each in scan.native)
     for _, flow, route in _ways(stages.scans):
-        yield from (_described(each) for each in (*flow.operations, *route.operations))
+        others = (each for each in route.operations if not isinstance(each, LookupJoin))
+        yield from (_described(each) for each in (*flow.operations, *others))
         if (flow.start, flow.end) != (None, None):
             yield "a span of event time"
     for step in stages.steps:
@@ -78,7 +93,9 @@ def _path(
     for scan, flow, route in ways:
         if route.step == step.number and route.input == number:
             name = pipeline.input_name(scan.source)
-            return Path(keys, flow.name, scan.source.name, source=name, time=flow.event_time, role=role)
+            return Path(
+                keys, flow.name, scan.source.name, source=name, time=flow.event_time, role=role, lookups=_lookups(route)
+            )
     sender = next(
         each for each in steps if any(route.step == step.number and route.input == number for route in each.routes)
     )

@@ -61,7 +61,14 @@ class Restart:
     """Stop, restore from the saved state, and continue."""
 
 
-Move = Feed | MoveWatermark | MoveClock | FallIdle | ReturnActive | Finish | Drain | Restart
+@dataclass(frozen=True, slots=True)
+class SetTables:
+    """Set the rows of lookup tables by name; None if a table does not answer from now on."""
+
+    tables: Mapping[str, tuple[Mapping[str, Any], ...] | None]
+
+
+Move = SetTables | Feed | MoveWatermark | MoveClock | FallIdle | ReturnActive | Finish | Drain | Restart
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,19 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from strandline.checkpoint.job_folder import Identity, Noted
-from strandline.errors import RegistryDown, RunError, SinkError, SinkUnavailable, SourceUnavailable, StateError
+from strandline.errors import (
+    LookupUnavailable,
+    RegistryDown,
+    RunError,
+    SinkError,
+    SinkUnavailable,
+    SourceUnavailable,
+    StateError,
+)
 from strandline.execution.batch import Batch
 from strandline.execution.block_addresses import place
 from strandline.execution.gather_output import Gathered, StepOutput, gather
+from strandline.execution.lookups.pins import forget
 from strandline.execution.task_metrics import Measured
 from strandline.execution.task_writes import sweep
 from strandline.kernel.blocks.block import unpack
@@ -56,14 +65,16 @@ LONGEST_WAIT: Final = 30.0
 LISTS: Final = 10
 """Lists of files that are checked again: a file that was read while it was written changes soon."""
 
-UNREACHABLE: Final = (SinkUnavailable, RegistryDown, SourceUnavailable)
+UNREACHABLE: Final = (SinkUnavailable, RegistryDown, SourceUnavailable, LookupUnavailable)
 """Errors after which a batch is tried again."""
 
 TASK_SERVICE: Final = "a service that tasks use"
-"""A registry, or a sink that tasks write to."""
+"""A registry, a lookup table, or a sink that tasks write to."""
 
-_TASK_ERRORS: Final = {kind.__name__: kind for kind in (RegistryDown, SinkUnavailable, SinkError, StateError)}
-"""Errors that tasks raise. After the first two a batch is tried again."""
+_TASK_ERRORS: Final = {
+    kind.__name__: kind for kind in (RegistryDown, SinkUnavailable, LookupUnavailable, SinkError, StateError)
+}
+"""Errors that tasks raise. After the first three a batch is tried again."""
 
 Done = TypeVar("Done")
 
@@ -187,8 +198,10 @@ class Deliverer:
         ends: Callable[[int], KnownEnds] = lambda _: KnownEnds(),
         logs: LogWatch | None = None,
         due_file: Path | None = None,
+        pins: Path | None = None,
     ) -> None:
         self._measures, self._ends, self._logs, self._due_file = measures, ends, logs, due_file
+        self._pins = pins
         self._spark, self._stages, self._sinks = spark, stages, sinks
         self._checkpoint, self._lineage, self._listener = checkpoint, identity.lineage, listener
         self._retry = retry or Retry()
@@ -218,17 +231,16 @@ class Deliverer:
         clock, horizons = self._checkpoint.clock(batch), self._horizons(batch)
         heads = self._heads() if self._measures else {}
         stamps = tuple(Stamp(self._lineage, epoch, batch) for epoch in self._epochs)
-        facts = Batch(clock, horizons, partitions, self._files(batch), self._measures, heads, stamps)
+        facts = Batch(
+            clock, horizons, partitions, self._files(batch), self._measures, heads, stamps, str(self._pins or "")
+        )
         send(self._spark.sparkContext, facts)
         started = time.perf_counter()
         gathered = self._retry.until_done(lambda: self._collect(frame, stamps), TASK_SERVICE)
         ran = time.perf_counter()
         name_jobs(self._spark.sparkContext)
-        for name, counts in gathered.counts.items():
-            if counts.missing:
-                raise StateError(
-                    f"batch {batch}: {counts.missing} elements of {name} are unaccounted for", detail=str(counts)
-                )
+        for name, (many, counts) in gathered.unaccounted.items():
+            raise StateError(f"batch {batch}: {many} elements of {name} are unaccounted for", detail=counts)
         self._refuse_gone(batch)
         before, self._steps = self._steps, {**self._steps, **gathered.steps}
         progress, rows = self._progress(gathered), sum(step.rows for step in self._steps.values())
@@ -238,6 +250,8 @@ class Deliverer:
         written = [self._to_sink(number, output, batch, sealed) for number, output in enumerate(outputs)]
         took = {"play": ran - started, "deliver": time.perf_counter() - ran}
         crash_point("C11")
+        if self._pins is not None:
+            forget(self._pins, batch)
         for _, source, at in positions:
             source.delivered(f"strandline-{self._lineage}", at)
         watermarks = {number: step.progress.watermark for number, step in self._steps.items()}

@@ -242,6 +242,10 @@ def _methods() -> dict[str, Call]:
             "before": "5m", "after": "1m", "how": "left", "where": "score > 1", "inclusive": True, "suffix": "_right",
             "allowed_lateness": "1m", "late": PaperSink(),
         }),
+        (scores().join(scores()).on("team"), "window", (sl.tumbling(minutes=1),), {
+            "how": "left", "where": "score > 1", "suffix": "_right", "allowed_lateness": "1m", "late": PaperSink(),
+            "trigger": sl.after_watermark(late=sl.after_count(1)), "accumulate": "retracting",
+        }),
         (scores(), "write", (PaperSink(),), {"delivery": "at_least_once", "dead": sl.dead_table()}),
         (scores(), "event_time", ("at", sl.bounded(seconds=1)), {}),
         (scores(), "processing_time", (), {}),

@@ -152,3 +152,30 @@ def test_a_join_keeps_its_state_over_a_wider_interval_and_not_over_another_kind(
     assert wider.steps[0].part.what == "step 0, interval join by team"
     assert compare(definition(), definition(how="left")).verdict is Verdict.INCOMPATIBLE
     assert compare(definition(), definition(suffix="_other")).verdict is Verdict.MIGRATABLE
+
+
+def test_a_window_join_of_another_kind_keeps_its_state_unless_windows_may_have_fired() -> None:
+    def definition(size: str = "10m", **options: Any) -> Any:
+        left, right = (
+            read(PaperSource(name, columns="team string, at timestamp"), NoRunner()).event_time(
+                "at", sl.bounded(seconds=1)
+            )
+            for name in ("left", "right")
+        )
+        joined = left.join(right).on("team").window(sl.tumbling(size), **options)
+        return to_plain(joined.write(PaperSink()).root)
+
+    assert compare(definition(), definition()).verdict is Verdict.SAME
+    other = compare(definition(), definition(how="left", where="at < at_right", allowed_lateness="1m"))
+    assert other.verdict is Verdict.COMPATIBLE
+    assert other.steps[0].part.what == "step 0, window join by team"
+    fired = compare(definition(allowed_lateness="1m"), definition(how="left", allowed_lateness="1m"))
+    assert fired.verdict is Verdict.MIGRATABLE
+    assert "open windows may have emitted rows of the old kind" in fired.steps[0].part.words[0]
+    assert compare(definition(), definition(accumulate="retracting")).verdict is Verdict.COMPATIBLE
+    assert compare(definition(), definition(size="5m")).verdict is Verdict.MIGRATABLE
+    assert compare(definition(), definition(suffix="_other")).verdict is Verdict.MIGRATABLE
+    early = sl.after_watermark(early=sl.after_count(1), late=sl.after_count(1))
+    changed = compare(definition(), definition(trigger=early))
+    assert changed.verdict is Verdict.COMPATIBLE
+    assert changed.steps[0].new_trigger

@@ -1,7 +1,7 @@
 """Interval joins as the job's own code plays them agree with the oracle, on generated histories."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from strandline.kernel.blocks.block import AT
 from strandline.kernel.operators import operator_of
 from strandline.kernel.state import slice_deltas
 from strandline.kernel.state_export import distribute, export
+from strandline.model.counts import InputCounts
 from strandline.model.elements import Element, Timestamp
 from strandline.model.joins import LEFT, RIGHT, How, IntervalJoin
 from strandline.plan.compile import to_stages
@@ -115,6 +116,7 @@ def agree(compiled: Any, batches: Batches, *, moves: bool = False) -> Counter[tu
         holds = [each.hold.ms for each in state.values() if each.hold is not None]
         (step,) = carrier.steps.values()
         assert step.output_watermark == min([after, *(hold - 1 for hold in holds)])
+        check_inputs(operator, step.inputs, found, len(left) + len(right) - sum(late.values()), holds)
         total += found
         before = after
         if moves and not is_end:
@@ -122,6 +124,22 @@ def agree(compiled: Any, batches: Batches, *, moves: bool = False) -> Counter[tu
         if is_end:
             assert output.rows == 0
     return total
+
+
+def check_inputs(
+    operator: IntervalJoin,
+    inputs: Mapping[str, InputCounts],
+    rows: Counter[tuple[Any, ...]],
+    accepted: int,
+    holds: Sequence[int],
+) -> None:
+    """The counts of both sides are those of the rows: a row without a partner has no score of the other side."""
+    assert sum(each.accepted for each in inputs.values()) == accepted
+    for role, other in ((LEFT, 2), (RIGHT, 1)):
+        alone = sum(many for row, many in rows.items() if row[other] is None)
+        assert inputs[role].unmatched == (alone if operator.pads(role) else None)
+    oldest = [each.oldest_unmatched for each in inputs.values() if each.oldest_unmatched is not None]
+    assert min(oldest, default=None) == min(holds, default=None)
 
 
 def history(seed: int, keys: int, spread: int, *, nulls: bool = True) -> list[tuple[list[Given], list[Given]]]:

@@ -124,7 +124,7 @@ class Carrier:
             sent = self._level(level, sent, Batch(clock, horizons, self.known))
         gathered = gather(unpack(data, "output") for _, data in sorted(sent))
         self.steps |= gathered.steps
-        assert all(counts.missing == 0 for counts in gathered.counts.values()), gathered.counts
+        assert gathered.unaccounted == {}
         for name, counts in gathered.counts.items():
             self.counts[name] = self.counts.get(name, Counts()) + counts
         reached = min((step.progress for step in self.steps.values()), key=lambda progress: progress.watermark)

@@ -97,7 +97,7 @@ class Api:
         return (
             route("/api/jobs", "every job, those with problems first", api_types.JobList, self.jobs),
             route(job, "an overview of one job", api_types.Overview, self.overview),
-            route(f"{job}/series", "the golden numbers over time", api_types.Series, self.series, SPAN, POINTS),
+            route(f"{job}/series", "the golden metrics over time", api_types.Series, self.series, SPAN, POINTS),
             route(f"{job}/times", "event time against processing time", api_types.Times, self.times, SPAN, POINTS),
             route(f"{job}/panes", "the panes of a key", api_types.Panes, self.panes, SEARCH, key, start),
             route(f"{job}/lateness", "how late elements are", api_types.Lateness, self.lateness),

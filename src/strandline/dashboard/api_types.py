@@ -19,7 +19,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Golden:
-    """One of the five golden numbers: its current value, its recent values, and its verdict."""
+    """One of the five golden metrics: its current value, its recent values, and its verdict."""
 
     name: str
     label: str
@@ -253,9 +253,25 @@ class StepState:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinInput:
+    """One side of a join: its rows of the last batches, and its state now."""
+
+    step: str
+    role: str
+    accepted: int
+    late: int
+    stored: int
+    ended: int
+    unmatched: int | None
+    match_rate: float | None
+    oldest_unmatched: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     at: tuple[int, ...]
     steps: tuple[StepState, ...]
+    inputs: tuple[JoinInput, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Prepare the five golden numbers of a job for display, with the verdicts of `observe`."""
+"""Prepare the five golden metrics of a job for display, with the verdicts of `observe`."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -31,7 +31,7 @@ def signs(recent: Sequence[BatchMetrics], *, alive: bool) -> tuple[Sign, ...]:
 
 
 def golden_five(recent: Sequence[BatchMetrics], judged: Sequence[Sign]) -> tuple[Golden, ...]:
-    """The five golden numbers, each with its recent values."""
+    """The five golden metrics, each with its recent values."""
     by_name = {sign.name: sign for sign in judged}
     none = Sign("", _NOT_MEASURED, "off", "No batch yet.")
     return tuple(_golden(name, by_name.get(name, none), recent) for name in GOLDEN_FIVE)

@@ -8,6 +8,7 @@ from typing import Final
 
 from strandline.dashboard import api_types
 from strandline.dashboard.jobs import WatchedJob
+from strandline.model.counts import InputCounts
 from strandline.model.histograms import Histogram
 from strandline.observe.metrics.history import History
 from strandline.observe.metrics.metrics import STAGES, TIMINGS, BatchMetrics
@@ -119,7 +120,7 @@ _RATES: Final[dict[str, Callable[[Point], float]]] = {
 
 
 def series(points: Sequence[Point], most: int) -> api_types.Series:
-    """The golden numbers over time: last values of levels, means of rates, maxima of durations."""
+    """The golden metrics over time: last values of levels, means of rates, maxima of durations."""
     groups = [*buckets(points, most)]
     at: list[int] = []
     for group in groups:
@@ -241,7 +242,23 @@ def state(recent: Sequence[BatchMetrics]) -> api_types.State:
                 step.name, step.rows, step.bytes, step.watermark, step.output_watermark, read, late, tuple(history)
             )
         )
-    return api_types.State(tuple(batch.at for batch in some), tuple(steps))
+    return api_types.State(tuple(batch.at for batch in some), tuple(steps), _join_inputs(some))
+
+
+def _join_inputs(some: Sequence[BatchMetrics]) -> tuple[api_types.JoinInput, ...]:
+    """Add up what joins did with the rows of each side."""
+    total: dict[tuple[str, str], InputCounts] = {}
+    for step in (step for batch in some for step in batch.steps):
+        for role, counts in step.inputs.items():
+            before = total.get((step.name, role))
+            total[step.name, role] = counts if before is None else before.then(counts)
+    return tuple(
+        api_types.JoinInput(
+            step, role, each.accepted, each.late, each.stored, each.ended, each.unmatched, each.match_rate,
+            each.oldest_unmatched,
+        )
+        for (step, role), each in sorted(total.items())
+    )  # fmt: skip
 
 
 def panes(history: History, search: str, key: str, start: int | None) -> api_types.Panes:

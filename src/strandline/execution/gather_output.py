@@ -12,6 +12,7 @@ from strandline.kernel.blocks.block import Block
 from strandline.kernel.blocks.small_frames import stacked
 from strandline.kernel.output import Counts, Output, Part
 from strandline.kernel.watermarks import NEVER, Progress, progress_from_facts
+from strandline.model.counts import InputCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class StepOutput:
     """Elements that each key group contributed in this batch."""
     due: int | None = None
     """The clock at which a batch without elements does something in a key group; None if in none."""
+    inputs: Mapping[str, InputCounts] = field(default_factory=dict)
+    """Counts by role, where the operator stores the rows of several inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,15 @@ class Gathered:
     measured: Measured = field(default_factory=Measured)
     parts: Mapping[int, tuple[Part, ...]] = field(default_factory=dict)
     """By output, rows that tasks have written to its sink already."""
+
+    @property
+    def unaccounted(self) -> dict[str, tuple[int, str]]:
+        """Return how many elements have no outcome, with the counts, by step or output, and by input of a join."""
+        found = {name: (counts.missing, str(counts)) for name, counts in self.counts.items() if counts.missing}
+        for number, each in self.steps.items():
+            lost = {role: counts for role, counts in each.inputs.items() if counts.missing}
+            found |= {f"the {role} input of step {number}": (one.missing, str(one)) for role, one in lost.items()}
+        return found
 
     @property
     def total_counts(self) -> Counts:
@@ -93,7 +105,10 @@ def _with_group(known: StepOutput | None, facts: Mapping[str, Any]) -> StepOutpu
     earlier = Progress() if known is None else known.progress
     progress = progress_from_facts(facts["progress"]) if "progress" in facts else earlier
     contributed = sum(fields["contributed"] for fields in facts["counts"].values())
-    group = StepOutput(progress, facts["output_watermark"], facts["rows"], facts["size"], (contributed,), facts["due"])
+    inputs = {role: InputCounts(*counts) for role, counts in facts.get("inputs", {}).items()}
+    group = StepOutput(
+        progress, facts["output_watermark"], facts["rows"], facts["size"], (contributed,), facts["due"], inputs
+    )  # fmt: skip
     if known is None:
         return group
     return StepOutput(
@@ -103,4 +118,5 @@ def _with_group(known: StepOutput | None, facts: Mapping[str, Any]) -> StepOutpu
         known.size + group.size,
         known.groups + group.groups,
         min((each for each in (known.due, group.due) if each is not None), default=None),
+        {role: known.inputs[role].beside(each) if role in known.inputs else each for role, each in inputs.items()},
     )

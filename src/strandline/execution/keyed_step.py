@@ -1,7 +1,7 @@
 """Play one batch of one key group: run the kernel step, and send its rows to the next steps and to delivery."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import polars as pl
 
@@ -88,6 +88,7 @@ def play_group(
         "rows": stepped.state_rows,
         "size": stepped.size,
         "due": stepped.due,
+        **({"inputs": {role: astuple(each) for role, each in stepped.inputs.items()}} if stepped.inputs else {}),
     }
     return stepped.writes, [*sent, (to_deliver_from(group), Block(frames, facts))]
 

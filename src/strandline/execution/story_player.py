@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import polars as pl
 
-from strandline.errors import InvalidWatermark, Unsupported
+from strandline.errors import InvalidWatermark, StateError, Unsupported
 from strandline.execution.batch import Batch
 from strandline.execution.block_addresses import address, place
 from strandline.execution.gather_output import Gathered, StepOutput, gather
@@ -235,6 +235,8 @@ class StagesPlayer(ABC):
         batch = Batch(self._clock, horizons)
         packet = Packet(rows or {}, self._clock, reports or {}, drain, self._alone)
         gathered = self._carry(packet, batch)
+        for name, (many, facts) in gathered.unaccounted.items():
+            raise StateError(f"{many} elements of {name} are unaccounted for", detail=facts)
         self._steps = {**self._steps, **gathered.steps}
         for name, counts in gathered.counts.items():
             self._counts[name] = self._counts.get(name, Counts()) + counts

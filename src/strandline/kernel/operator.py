@@ -1,7 +1,8 @@
 """Define the protocol of keyed operators, which the step, the prepare stage and savepoints use.
 
-A keyed operator turns elements by key into rows with time and sign. There are three: window, deduplication and interval
-join. In the kernel, only `operators.operator_of` distinguishes operators; all other code uses this protocol.
+A keyed operator turns elements by key into rows with time and sign. There are four: window, deduplication, interval
+join and window join. In the kernel, only `operators.operator_of` distinguishes operators; all other code uses this
+protocol.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ import polars as pl
 from strandline.kernel.blocks.block import Block, Frames
 from strandline.kernel.state.slice_store import Index, Slices
 from strandline.kernel.watermarks import Progress, Rule
+from strandline.model.counts import InputCounts
 
 WATERMARK = "@watermark"
 """Column of a late row: the watermark before its batch."""
@@ -72,6 +74,8 @@ class Played:
     """Elements that are dropped on purpose, such as duplicates."""
     overflow: int = 0
     """Sums in new panes that are null because they have overflowed."""
+    inputs: Mapping[str, InputCounts] = field(default_factory=dict)
+    """Counts by role, for operators that store the rows of several inputs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,14 @@ from typing import assert_never
 
 from strandline.kernel.deduplicate.operator import DeduplicateOperator
 from strandline.kernel.join.interval_join import IntervalJoinOperator
+from strandline.kernel.join.window_join import WindowJoinOperator
 from strandline.kernel.operator import KeyedOperator
 from strandline.kernel.window.operator import WindowOperator
 from strandline.model.deduplicate import Deduplicate
 from strandline.model.joins import IntervalJoin
 from strandline.model.operators import Operator, OperatorInput
 from strandline.model.steps import WindowedStep
+from strandline.model.window_joins import WindowJoin
 
 
 @lru_cache(maxsize=256)
@@ -23,4 +25,6 @@ def operator_of(definition: Operator, keys: tuple[str, ...], inputs: tuple[Opera
             return DeduplicateOperator(definition, keys)
         case IntervalJoin():
             return IntervalJoinOperator(definition, keys, inputs)
+        case WindowJoin():
+            return WindowJoinOperator(definition, keys, inputs)
     assert_never(definition)

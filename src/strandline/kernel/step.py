@@ -4,7 +4,7 @@ All keyed operators share this code. `operator.py` defines what an operator does
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -13,6 +13,7 @@ from strandline.kernel.operator import PARTIAL, WATERMARK, Batch, Instant, Write
 from strandline.kernel.operators import operator_of
 from strandline.kernel.state.slice_store import INDEX, Index, read_index, write_index
 from strandline.kernel.watermarks import Control, Input, Progress, Rule, advance, advance_inputs
+from strandline.model.counts import InputCounts
 from strandline.model.operators import Operator, OperatorInput
 
 __all__ = ["PARTIAL", "WATERMARK", "StepSpec", "Stepped", "step"]
@@ -53,6 +54,8 @@ class Stepped:
     """Sums in new panes that are null because they have overflowed."""
     due: int | None = None
     """The clock at which a batch without elements does something here; None if only elements or the watermark can."""
+    inputs: Mapping[str, InputCounts] = field(default_factory=dict)
+    """Counts by role, for operators that store the rows of several inputs."""
 
 
 def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[Control], spec: StepSpec) -> Stepped:
@@ -77,6 +80,7 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
         after.size,
         played.overflow,
         after.due_clock,
+        played.inputs,
     )
 
 

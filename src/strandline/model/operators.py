@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from strandline.model.deduplicate import Deduplicate
 from strandline.model.joins import IntervalJoin
 from strandline.model.steps import WindowedStep
+from strandline.model.window_joins import WindowJoin
 
-Operator = WindowedStep | Deduplicate | IntervalJoin
+Operator = WindowedStep | Deduplicate | IntervalJoin | WindowJoin
 
 
 @dataclass(frozen=True, slots=True)

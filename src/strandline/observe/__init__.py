@@ -1,1 +1,1 @@
-"""Observe a job: store the golden numbers of every batch beside its checkpoint, judge them, and export them."""
+"""Observe a job: store the golden metrics of every batch beside its checkpoint, judge them, and export them."""

@@ -1,4 +1,4 @@
-"""Judge the golden numbers: for each whether it is fine, and a sentence that says why.
+"""Judge the golden metrics: for each whether it is fine, and a sentence that says why.
 
 Pure functions of the last batches, oldest first. The few limits are in `Limits`; a number that can be judged by its own
 history (is it growing?) needs none.

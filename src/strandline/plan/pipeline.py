@@ -256,9 +256,10 @@ class Stream:
         keys = _keys((by,) if isinstance(by, str) else tuple(by))
         return Elements(over(self.root, keys, operator, accepted=accepted, rest=late), self.runner)
 
-    def join(self, other: "Stream") -> "Join[Elements]":
+    def join(self, other: "Stream") -> "Join[Elements, Panes]":
         """Join with another stream: `orders.join(payments).on("order_id").within(before="10m", how="left")`."""
-        return Join(self.root, other.root, lambda node: Elements(node, self.runner))
+        runner = self.runner
+        return Join(self.root, other.root, lambda node: Elements(node, runner), lambda node: Panes(node, runner))
 
     def write(
         self, sink: Sink, *, delivery: Delivery | str = Delivery.EXACTLY_ONCE, dead: DeadLetters | None = None

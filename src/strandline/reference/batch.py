@@ -12,6 +12,7 @@ from strandline.model.joins import IntervalJoin
 from strandline.model.operators import Operator
 from strandline.model.panes import DeadLetter, DeadReason, Emitted
 from strandline.model.watermarks import Watermark
+from strandline.model.window_joins import WindowJoin
 from strandline.model.windows import Count
 from strandline.reference.counts import CountState, count
 from strandline.reference.deduplicate import DeduplicateState, deduplicate
@@ -21,6 +22,7 @@ from strandline.reference.state import KeyState
 from strandline.reference.step import Passage, Stepped, step
 from strandline.reference.values import Rank, rank
 from strandline.reference.watermarks import Progress, Rule, is_dead_lettered
+from strandline.reference.window_join import window_join
 
 AnyState = KeyState | CountState | DeduplicateState | JoinState
 
@@ -145,6 +147,8 @@ def _process_key(
             refused=[late.reason for late in joined.late], late=joined.late,
         )  # fmt: skip
         return Stepped(joined.state, (), judged, tuple(joined.rows))
+    if isinstance(ask, WindowJoin):
+        return window_join(ask, key, state if isinstance(state, KeyState) else KeyState(), rows, time, roles)
     if isinstance(ask.window, Count):
         before = state if isinstance(state, CountState) else CountState()
         after, panes = count(ask, ask.window, key, before, rows, time.watermark)

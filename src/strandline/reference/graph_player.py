@@ -272,7 +272,9 @@ class GraphPlayer:
         hidden = self._graph.hidden
         return Emitted(
             tuple(
-                replace(pane, values={**_without(_keys_of(step, pane.key), hidden), **pane.values}, output=output)
+                replace(
+                    pane, values=_without({**_keys_of(step, pane.key), **pane.values}, hidden - {"at"}), output=output
+                )
                 for output in step.outputs
                 for pane in said.panes
             ),

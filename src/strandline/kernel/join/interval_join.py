@@ -38,6 +38,7 @@ from strandline.kernel.single_elements import by_key_group, with_valid_time
 from strandline.kernel.state.slice_deltas import Run
 from strandline.kernel.state.slice_store import HOLD, INDEX, Index, Slices, write_index
 from strandline.kernel.watermarks import FOREVER, NEVER, Rule
+from strandline.model.counts import InputCounts
 from strandline.model.joins import LEFT, RIGHT, How, IntervalJoin
 from strandline.model.operators import OperatorInput
 from strandline.model.panes import LateReason
@@ -59,11 +60,22 @@ class _New:
 
 
 @dataclass(slots=True, eq=False)
+class _SideCounts:
+    """What became of the rows of one side in a batch."""
+
+    accepted: int = 0
+    late: int = 0
+    ended: int = 0
+    unmatched: int = 0
+
+
+@dataclass(slots=True, eq=False)
 class _Result:
-    """What a batch emits, and how many rows it drops because their key is null."""
+    """What a batch emits, how many rows it drops because their key is null, and the counts of each side."""
 
     parts: list[pl.DataFrame] = field(default_factory=list)
     filtered: int = 0
+    sides: dict[str, _SideCounts] = field(default_factory=lambda: {LEFT: _SideCounts(), RIGHT: _SideCounts()})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,23 +139,34 @@ class IntervalJoinOperator:
 
     def play(self, batch: Batch) -> Played:
         result = _Result()
-        new, late, accepted = self._arrivals(batch, result)
+        new, late = self._arrivals(batch, result)
         left, right = (self._open(batch, role, new) for role in (LEFT, RIGHT))
         self._pair(new, left, right, result)
         writes: dict[str, bytes | None] = {}
         stores: dict[str, Slices] = {}
+        inputs: dict[str, InputCounts] = {}
         for role, state in ((LEFT, left), (RIGHT, right)):
             gone = self._end(state, result, batch.now.after)
             kept = self._kept(state.side, new.get(role), result, batch.now.after)
-            changed, slices = write_side(state, kept, gone, batch.now.after)
+            changed, slices, removed = write_side(state, kept, gone, batch.now.after)
             writes |= changed
             stores |= {state.side.store.name: slices} if slices else {}
+            result.sides[role].ended += removed
+            inputs[role] = self._counts(state, slices, result.sides[role])
         rows = self._result_frame(result.parts)
-        refused = 0 if late is None else late.height
-        return Played(writes, stores, rows, late, accepted - result.filtered, refused, result.filtered)
+        contributed = sum(side.accepted for side in inputs.values()) - result.filtered
+        refused = sum(side.late for side in inputs.values())
+        return Played(writes, stores, rows, late, contributed, refused, result.filtered, inputs=inputs)
 
-    def _arrivals(self, batch: Batch, result: _Result) -> tuple[dict[str, _New], pl.DataFrame | None, int]:
-        """Return the timely rows of each side, late rows, and the number of timely rows."""
+    def _counts(self, state: SideState, slices: Slices, counts: _SideCounts) -> InputCounts:
+        """Return the counts of a side; which rows are unmatched is known where the join emits them."""
+        before, after = (sum(entry.rows for entry in each.values()) for each in (state.slices, slices))
+        oldest = min((entry.hold for entry in slices.values() if entry.hold is not None), default=None)
+        unmatched = counts.unmatched if state.side.pads else None
+        return InputCounts(counts.accepted, counts.late, before, counts.ended, after, unmatched, oldest)
+
+    def _arrivals(self, batch: Batch, result: _Result) -> tuple[dict[str, _New], pl.DataFrame | None]:
+        """Return the timely rows of each side, and late rows."""
         found: dict[str, list[pl.DataFrame]] = {}
         for block in batch.blocks:
             if ROWS in block.frames:
@@ -151,15 +174,15 @@ class IntervalJoinOperator:
                 found.setdefault(self.inputs[int(frame[INPUT][0])].role, []).append(frame)
         late: list[pl.DataFrame] = []
         new: dict[str, _New] = {}
-        accepted = 0
         for role in sorted(found):
             rows, behind = self._split_late(stacked(found[role]), batch.now.before)
             late += [] if behind is None else [behind]
-            accepted += rows.height
+            result.sides[role].accepted += rows.height
+            result.sides[role].late += 0 if behind is None else behind.height
             rows = self._without_null_keys(rows, Side(self.definition, role), result)
             if rows.height:
                 new[role] = _sorted_by_key(rows, self.keys)
-        return new, pl.concat(late, how="diagonal_relaxed") if late else None, accepted
+        return new, pl.concat(late, how="diagonal_relaxed") if late else None
 
     def _split_late(self, rows: pl.DataFrame, watermark: int) -> tuple[pl.DataFrame, pl.DataFrame | None]:
         """Split off late rows, behind the watermark by the allowed lateness or more: their partners may be deleted."""
@@ -181,6 +204,8 @@ class IntervalJoinOperator:
         if not null.any():
             return rows
         alone = rows.filter(null).sort(element_columns(rows))
+        result.sides[side.role].ended += alone.height
+        result.sides[side.role].unmatched += alone.height
         if side.pads:
             result.parts.append(without(alone, _OWN))
         else:
@@ -273,6 +298,7 @@ class IntervalJoinOperator:
         gone: dict[int, list[Longs]] = {}
         for opened, places in ended(state, watermark):
             result.parts.append(without(rows_at(opened, places), _OWN))
+            result.sides[state.side.role].unmatched += len(places)
             gone.setdefault(opened.number, []).append(places)
         if state.side.role == LEFT and not self.definition.emits_pairs:
             for opened in state.opened.values():
@@ -286,6 +312,7 @@ class IntervalJoinOperator:
         over = plus(new.sorted.times, side.reach) <= watermark
         if side.pads:
             alone = over & ~new.matched
+            result.sides[side.role].unmatched += int(np.count_nonzero(alone))
             if alone.any():
                 result.parts.append(without(new.rows.filter(pl.Series(alone)), _OWN))
         if side.role == LEFT and not self.definition.emits_pairs:
@@ -294,6 +321,7 @@ class IntervalJoinOperator:
         if side.pads:
             rows = rows.with_columns(pl.when(pl.lit(pl.Series(~new.matched))).then(pl.col(AT)).alias(HOLD))
         rows = without(rows, _POSITION)
+        result.sides[side.role].ended += int(np.count_nonzero(over))
         return rows if not over.any() else rows.filter(pl.Series(~over))
 
     def _result_frame(self, parts: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
@@ -328,7 +356,7 @@ class IntervalJoinOperator:
             side = Side(self.definition, role)
             new = side.with_deadline(_with_hash(self._with_hold(rows, side), self.keys))
             state = SideState(side, {}, {})
-            writes, slices = write_side(state, new, {}, NEVER)
+            writes, slices, _ = write_side(state, new, {}, NEVER)
             blocks |= {place: data for place, data in writes.items() if data is not None}
             stores[store.name] = slices
         index = Index(exported.progress, exported.turn, stores)

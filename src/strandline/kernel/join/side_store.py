@@ -172,12 +172,12 @@ def rows_at(opened: OpenSlice, places: Longs) -> pl.DataFrame:
 
 def write_side(
     state: SideState, new: pl.DataFrame | None, gone: Mapping[int, Longs], watermark: int
-) -> tuple[dict[str, bytes | None], Slices]:
-    """Append new rows, mark matched rows, remove rows; return the blocks to write and the slices.
+) -> tuple[dict[str, bytes | None], Slices, int]:
+    """Append new rows, mark matched rows, remove rows; return the blocks to write, the slices, and the removed rows.
 
     `gone` has the positions of rows to remove, by slice.
     """
-    side, slices = state.side, dict(state.slices)
+    side, slices, removed = state.side, dict(state.slices), 0
     parts: dict[int, pl.DataFrame] = {}
     if new is not None and new.height:
         ready = side.with_deadline(new)
@@ -193,14 +193,17 @@ def write_side(
         if side.slice_ends(number) <= watermark:
             writes |= _deleted(side, opened)
             del slices[number]
+            removed += int(np.count_nonzero(opened.valid))
             continue
-        changed, entry = _changed(side, opened, part, gone.get(number, np.zeros(0, np.int64)))
+        places = gone.get(number, np.zeros(0, np.int64))
+        changed, entry = _changed(side, opened, part, places)
         writes |= changed
+        removed += len(places)
         if entry is None:
             del slices[number]
         else:
             slices[number] = entry
-    return writes, slices
+    return writes, slices, removed
 
 
 def _changed(

@@ -55,6 +55,15 @@ class Opened:
     """Entries of slices that the batch does not read."""
 
 
+@dataclass(frozen=True, slots=True)
+class PlayedWindows:
+    """The changes and the output of a batch, and the open windows that it reads, before and after."""
+
+    played: Played
+    before: OpenWindows
+    after: OpenWindows
+
+
 @dataclass(frozen=True)
 class WindowOperator:
     """The window operator for given key columns."""
@@ -83,6 +92,10 @@ class WindowOperator:
         return prepare(elements, self.keys, self.definition, groups, horizon)
 
     def play(self, batch: Batch) -> Played:
+        return self.play_windows(batch).played
+
+    def play_windows(self, batch: Batch) -> PlayedWindows:
+        """Process one batch, and return the open windows of the slices that it reads, before and after."""
         strategy, now = self._strategy, batch.now
         arrivals = strategy.collect(batch.blocks, now)
         shared = strategy.share(batch, arrivals)
@@ -93,7 +106,7 @@ class WindowOperator:
         )
         known = batch.index.store(WINDOWS.name)
         shared_writes, shared_stores = strategy.write_shared(batch, shared)
-        return Played(
+        played = Played(
             {**writes, **deleted_deltas(opened.rewritten, known), **shared_writes},
             {WINDOWS.name: {**opened.unchanged, **slices}, **shared_stores},
             updated.panes,
@@ -102,6 +115,7 @@ class WindowOperator:
             updated.late_split.refused,
             overflow=0 if updated.panes is None else overflowed_sums(updated.panes, self.definition),
         )
+        return PlayedWindows(played, opened.windows, updated.windows)
 
     def _touched_frames(self, arrivals: Arrivals, ended: EndedWindows) -> Touched:
         frames = [each.rows for each in (arrivals.parts, ended.windows) if each is not None]

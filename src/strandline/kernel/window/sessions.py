@@ -6,7 +6,10 @@ has new bounds: panes of its parts wait to be retracted, contents are combined, 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from strandline.kernel.aggregation.accumulators import (
@@ -39,6 +42,7 @@ from strandline.model.panes import Accumulation, LateReason, PaneTimestamp
 from strandline.model.steps import WindowedStep
 from strandline.model.windows import Touching
 
+_LONGEST: Final = 1 << 62
 COVER_START, COVER_END = "@cover_start", "@cover_end"
 """The bounds of the session that contains a span after merging."""
 
@@ -65,7 +69,7 @@ def find_merges(
     open_sessions = None if live is None else live.filter(~pl.col(CLOSED)).select(*names, pl.lit(True).alias("@live"))
     new = spans.select(names).unique().with_columns(pl.lit(False).alias("@live"))
     both = pl.concat([frame for frame in (open_sessions, new) if frame is not None], how="vertical_relaxed")
-    covered = cover(both, keys, touching).with_columns((~pl.col("@live")).any().over("@group").alias("@joined"))
+    covered = _with_joined(cover(both, keys, touching))
     covers = covered.rename({START: "@s", END: "@e", COVER_START: START, COVER_END: END})
     marked = pl.lit(False)
     if closed is not None and closed.height:
@@ -83,13 +87,46 @@ def find_merges(
 def cover(spans: pl.DataFrame, keys: Sequence[str], touching: Touching) -> pl.DataFrame:
     """Add to each span the number and the bounds of its merged session."""
     ordered = spans.sort(*keys, START, END)
-    so_far = pl.col(END).cum_max().shift(1).over(keys)
-    starts_group = pl.col(START) > so_far if touching is Touching.MERGE else pl.col(START) >= so_far
-    numbered = ordered.with_columns(starts_group.fill_null(True).cum_sum().alias("@group"))
-    return numbered.with_columns(
-        pl.col(START).min().over("@group").alias(COVER_START),
-        pl.col(END).max().over("@group").alias(COVER_END),
+    begins = _begins_of_groups(ordered, keys, touching)
+    first = np.flatnonzero(begins)
+    many = np.diff(first, append=ordered.height)
+    # The spans of a group are in a row: its first start is the least.
+    ends = np.maximum.reduceat(ordered[END].to_numpy(), first) if len(first) else np.zeros(0, np.int64)
+    return ordered.with_columns(
+        pl.Series("@group", np.cumsum(begins)),
+        pl.Series(COVER_START, np.repeat(ordered[START].to_numpy()[first], many)),
+        pl.Series(COVER_END, np.repeat(ends, many)),
     )
+
+
+def _begins_of_groups(ordered: pl.DataFrame, keys: Sequence[str], touching: Touching) -> npt.NDArray[np.bool_]:
+    """Mark the first span of each merged session, by key and start."""
+    begins = np.zeros(ordered.height, np.bool_)
+    begins[:1] = True
+    for name in keys:
+        begins |= ordered[name].ne_missing(ordered[name].shift(1)).to_numpy()
+    starts, ends = ordered[START].to_numpy(), ordered[END].to_numpy()
+    if not len(ends):
+        return begins
+    least, stride = int(ends.min()), int(ends.max()) - int(ends.min()) + 1
+    number = np.cumsum(begins) - 1
+    if stride * (int(number[-1]) + 1) >= _LONGEST:
+        by_key = pl.DataFrame([pl.Series("@key", number), ordered[END]])
+        so_far = by_key.select(pl.col(END).cum_max().over("@key"))[END].to_numpy()
+    else:
+        # Shift the ends of each key past those of the previous key, so that one running maximum serves all keys.
+        so_far = np.maximum.accumulate(number * stride + (ends - least)) - number * stride + least
+    later = starts[1:] > so_far[:-1] if touching is Touching.MERGE else starts[1:] >= so_far[:-1]
+    begins[1:] |= later
+    return begins
+
+
+def _with_joined(covered: pl.DataFrame) -> pl.DataFrame:
+    """Mark the spans whose merged session has a new span."""
+    groups = covered["@group"].to_numpy()
+    has_new = np.zeros(groups[-1] + 1 if len(groups) else 0, np.bool_)
+    has_new[groups[~covered["@live"].to_numpy()]] = True
+    return covered.with_columns(pl.Series("@joined", has_new[groups]))
 
 
 def merge_open_sessions(

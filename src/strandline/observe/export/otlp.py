@@ -1,4 +1,4 @@
-"""Send the golden numbers to an OpenTelemetry collector over OTLP/HTTP, with the same metrics as for Prometheus.
+"""Send the golden metrics to an OpenTelemetry collector over OTLP/HTTP, with the same metrics as for Prometheus.
 
 A thread of the OpenTelemetry client sends them, so an unreachable collector blocks nothing; counters accumulated in the
 meantime are sent when it is back.

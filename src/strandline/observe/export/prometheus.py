@@ -1,4 +1,4 @@
-"""Serve the golden numbers to Prometheus on this machine: `http://127.0.0.1:PORT/metrics`."""
+"""Serve the golden metrics to Prometheus on this machine: `http://127.0.0.1:PORT/metrics`."""
 
 import threading
 from collections.abc import Iterator

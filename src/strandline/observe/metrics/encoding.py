@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final, TypeVar
 
-from strandline.model.counts import Counts
+from strandline.model.counts import Counts, InputCounts
 from strandline.model.histograms import Histogram
 from strandline.observe.metrics.metrics import BatchMetrics, HotKey, PartitionMetrics, StepMetrics
 
@@ -77,7 +77,8 @@ def from_plain(plain: Mapping[str, Any]) -> BatchMetrics:
 
 def _step(plain: Mapping[str, Any]) -> StepMetrics:
     counts = _build(Counts, plain.get("counts", {}))
-    return _build(StepMetrics, {**plain, "counts": counts, "groups": tuple(plain.get("groups", ()))})
+    inputs = {role: _build(InputCounts, each) for role, each in plain.get("inputs", {}).items()}
+    return _build(StepMetrics, {**plain, "counts": counts, "groups": tuple(plain.get("groups", ())), "inputs": inputs})
 
 
 def _histogram(counts: Any) -> Histogram:

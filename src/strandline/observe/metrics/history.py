@@ -3,7 +3,7 @@
 with History(checkpoint) as history:
     history.job()                  the job's identity and state
     history.latest()               the numbers of its last batch
-    history.points(since=…)        the golden numbers over time, for charts
+    history.points(since=…)        the golden metrics over time, for charts
 """
 
 import contextlib
@@ -107,7 +107,7 @@ class History:
         return self.at(_FOREVER)
 
     def points(self, since: int = 0, until: int = _FOREVER, limit: int = 20_000) -> list[Point]:
-        """The golden numbers after `since` and up to `until`, oldest first; the newest ones if there are too many."""
+        """The golden metrics after `since` and up to `until`, oldest first; the newest ones if there are too many."""
         query = f"SELECT {_columns(Point)} FROM points WHERE at > ? AND at <= ? ORDER BY at DESC LIMIT ?"  # noqa: S608
         return [Point(*row) for row in reversed(self._rows(query, since, until, limit))]
 

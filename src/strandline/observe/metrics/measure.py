@@ -155,6 +155,7 @@ def _steps(batch: Delivered) -> Iterable[StepMetrics]:
             step.size,
             batch.counts.get(name, Counts()),
             step.groups,
+            step.inputs,
         )
 
 

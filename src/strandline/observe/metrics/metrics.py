@@ -1,6 +1,6 @@
 """Define the numbers of a batch as plain values: elements in and out, event time progress, and durations.
 
-`docs/explanation/golden-numbers.md` defines each. Times are milliseconds since the epoch, durations are seconds.
+`docs/explanation/golden-metrics.md` defines each. Times are milliseconds since the epoch, durations are seconds.
 Several batches fold into one of the same form, so that old ones take less space and read the same.
 """
 
@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-from strandline.model.counts import Counts
+from strandline.model.counts import Counts, InputCounts
 from strandline.model.histograms import Histogram
 
 TIMINGS = ("early", "on_time", "late", "element")
 """The timings of panes; an element that passed no window counts as `element`."""
 
 STAGES = ("source", "plan", "read", "prepare", "shuffle", "state", "step", "deliver", "commit")
-"""The stages of a batch, in order: see `Stage times` among the golden numbers."""
+"""The stages of a batch, in order: see `Stage times` among the golden metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,8 @@ class StepMetrics:
     counts: Counts = Counts()
     groups: tuple[int, ...] = ()
     """Elements per key group."""
+    inputs: Mapping[str, InputCounts] = field(default_factory=dict)
+    """By role: what a join did with the rows of each side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,8 @@ def _folded(one: StepMetrics | None, later: StepMetrics) -> StepMetrics:
         return later
     alike = len(one.groups) == len(later.groups)
     groups = tuple(map(sum, zip(one.groups, later.groups, strict=True))) if alike else later.groups
-    return replace(later, counts=one.counts + later.counts, groups=groups)
+    inputs = {role: one.inputs[role].then(each) if role in one.inputs else each for role, each in later.inputs.items()}
+    return replace(later, counts=one.counts + later.counts, groups=groups, inputs=inputs)
 
 
 def _together(one: Mapping[str, Histogram], other: Mapping[str, Histogram]) -> dict[str, Histogram]:

@@ -192,7 +192,7 @@ class Store:
 
 
 def point_of(metrics: BatchMetrics, at: int, run: int) -> Point:
-    """The golden numbers of a batch, or of several folded ones."""
+    """The golden metrics of a batch, or of several folded ones."""
     p50, p95, p99 = (metrics.latency_seconds(share) for share in (0.5, 0.95, 0.99))
     counts, each = metrics.counts, max(metrics.batches, 1)
     return Point(

@@ -51,7 +51,7 @@ CREATE TABLE IF NOT EXISTS alarms (
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The golden numbers at a time, for a chart; old points are of several batches."""
+    """The golden metrics at a time, for a chart; old points are of several batches."""
 
     at: int
     run: int

@@ -6,10 +6,12 @@ from strandline.model.deduplicate import Deduplicate
 from strandline.model.joins import IntervalJoin
 from strandline.model.operators import Operator
 from strandline.model.steps import WindowedStep
+from strandline.model.window_joins import WindowJoin
 from strandline.plan.operators.contract import Accepted, Columns, OperatorPlan
 from strandline.plan.operators.deduplicate import DeduplicatePlan
 from strandline.plan.operators.interval_join import IntervalJoinPlan
 from strandline.plan.operators.window import WindowPlan
+from strandline.plan.operators.window_join import WindowJoinPlan
 
 __all__ = ["Accepted", "Columns", "OperatorPlan", "plan_of"]
 
@@ -23,4 +25,6 @@ def plan_of(operator: Operator) -> OperatorPlan:
             return DeduplicatePlan(operator)
         case IntervalJoin():
             return IntervalJoinPlan(operator)
+        case WindowJoin():
+            return WindowJoinPlan(operator)
     assert_never(operator)

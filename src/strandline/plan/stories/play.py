@@ -12,11 +12,13 @@ from strandline.plan.stories.expectations import (
     Difference,
     dead_fields,
     late_fields,
+    pane_fields,
     panes_differ,
     row_fields,
     rows_differ,
 )
 from strandline.plan.stories.operators import words_of
+from strandline.plan.stories.operators.contract import WithAnyColumn
 from strandline.plan.stories.player_protocol import Player
 from strandline.plan.stories.story import EXPECTATION, Story
 from strandline.plan.stories.story_pipeline import StoryPipeline
@@ -139,6 +141,13 @@ class _Stage:
             if not (isinstance(write.of, KeyedNode) and words_of(write.of.operator).readers(write.of.operator))
         }
         """Outputs of rows; the others are of panes."""
+        self._in_any_order = {
+            name
+            for name, write in zip(self._outputs, outputs_of(pipeline.root), strict=False)
+            if isinstance(write.of, KeyedNode)
+            and isinstance(words_of(write.of.operator).readers(write.of.operator), WithAnyColumn)
+        }
+        """Outputs whose panes have several rows in any order."""
         operators = [node.operator for node in pipeline.nodes]
         self._multisets = {name for each in operators for name in words_of(each).multisets(each)}
 
@@ -203,6 +212,8 @@ class _Stage:
                 )
                 if found or output in self._of_rows:
                     return rows_differ("row", rows, [row_fields(row) for row in found], some=some)
+                if output in self._in_any_order:
+                    return rows_differ("row", rows, [pane_fields(pane) for pane in panes], some=some)
                 return panes_differ(rows, panes, self._multisets, some=some)
             case ExpectLate(rows, output):
                 late = [each for each in pending.late if each.output == output]

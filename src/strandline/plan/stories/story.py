@@ -13,6 +13,7 @@ from strandline.plan.endpoints import Source
 from strandline.plan.nodes import KeyedNode, Node, outputs_of
 from strandline.plan.stories.located_values import Written, from_value, from_yaml
 from strandline.plan.stories.operators import words_of
+from strandline.plan.stories.operators.contract import WithAnyColumn
 from strandline.plan.stories.operators.window import PANE
 from strandline.plan.stories.parse_pipeline import to_pipeline
 from strandline.plan.stories.parse_rows import ROW
@@ -79,7 +80,8 @@ def known_of(pipeline: StoryPipeline) -> Known:
 def _fields(node: Node) -> Fields:
     """Return the fields of an output's rows, and whether there are no others."""
     if isinstance(node, KeyedNode) and (readers := words_of(node.operator).readers(node.operator)) is not None:
-        return Fields({**readers, **dict.fromkeys(node.keys, Written.plain)}, only=True)
+        is_open = isinstance(readers, WithAnyColumn)
+        return Fields({**readers, **dict.fromkeys(node.keys, Written.plain)}, only=not is_open)
     return Fields(ROW)
 
 

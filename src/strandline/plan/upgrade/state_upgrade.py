@@ -111,6 +111,16 @@ _CHANGED_DEDUPLICATE: Final[Mapping[str, Finding]] = {
 }
 
 
+_CHANGED_WINDOW_JOIN: Final[Mapping[str, Finding]] = {
+    "window": (Verdict.MIGRATABLE, "open windows have other bounds than the new windows"),
+    "trigger": (Verdict.COMPATIBLE, "it starts over in open windows, as if they had no elements yet"),
+    "accumulation": (Verdict.COMPATIBLE, "later firings of open windows relate to earlier ones in the new mode"),
+    "lateness": (Verdict.COMPATIBLE, "open windows use the new lateness; deleted windows do not come back"),
+    "renamed": (Verdict.MIGRATABLE, "stored rows have the old names"),
+    "columns": (Verdict.COMPATIBLE, "stored rows have null in columns that are new"),
+}
+
+
 _CHANGED_JOIN: Final[Mapping[str, Finding]] = {
     "how": (Verdict.INCOMPATIBLE, "the state does not say which stored rows had a partner"),
     "lower": (
@@ -214,6 +224,8 @@ def _operators(was: Plain, now: Plain) -> Iterator[Finding]:
             yield from (*_fields(was, now, _CHANGED), *aggregates.findings(now), *_layout(was, now))
         case "IntervalJoin":
             yield from _fields(was, now, _CHANGED_JOIN)
+        case "WindowJoin":
+            yield from (*_fields(was, now, _CHANGED_WINDOW_JOIN), *_rows_of_firings(was, now), *_layout(was, now))
         case _:
             yield from _fields(was, now, _CHANGED_DEDUPLICATE)
 
@@ -270,6 +282,17 @@ def _layout(was: Plain, now: Plain) -> Iterator[Finding]:
 def _waits(trigger: Plain) -> bool:
     inner = trigger["of"] if trigger["is"] == "Repeatedly" else trigger
     return inner["is"] == "Never" or (inner["is"] == "AfterWatermark" and inner.get("early") is None)
+
+
+def _rows_of_firings(was: Plain, now: Plain) -> Iterator[Finding]:
+    """Compare which rows a firing of a window join has: earlier firings of open windows had those of the old one."""
+    fired = not _waits(was["trigger"]) or was["lateness"]["allowed"]["ms"] > 0
+    found = (
+        (Verdict.MIGRATABLE, "open windows may have emitted rows of the old kind")
+        if fired
+        else (Verdict.COMPATIBLE, "open windows have emitted nothing yet")
+    )
+    yield from _fields(was, now, {"how": found, "condition": found})
 
 
 def _inputs(was: Plain, now: Plain) -> Iterator[Finding]:

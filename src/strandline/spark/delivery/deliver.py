@@ -224,11 +224,8 @@ class Deliverer:
         gathered = self._retry.until_done(lambda: self._collect(frame, stamps), TASK_SERVICE)
         ran = time.perf_counter()
         name_jobs(self._spark.sparkContext)
-        for name, counts in gathered.counts.items():
-            if counts.missing:
-                raise StateError(
-                    f"batch {batch}: {counts.missing} elements of {name} are unaccounted for", detail=str(counts)
-                )
+        for name, (many, counts) in gathered.unaccounted.items():
+            raise StateError(f"batch {batch}: {many} elements of {name} are unaccounted for", detail=counts)
         self._refuse_gone(batch)
         before, self._steps = self._steps, {**self._steps, **gathered.steps}
         progress, rows = self._progress(gathered), sum(step.rows for step in self._steps.values())

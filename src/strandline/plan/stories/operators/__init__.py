@@ -7,15 +7,18 @@ from strandline.model.deduplicate import Deduplicate
 from strandline.model.joins import IntervalJoin
 from strandline.model.operators import Operator
 from strandline.model.steps import WindowedStep
+from strandline.model.window_joins import WindowJoin
 from strandline.plan.stories.operators.contract import OperatorWords, Readers
 from strandline.plan.stories.operators.deduplicate import DeduplicateWords
 from strandline.plan.stories.operators.interval_join import JoinWords
 from strandline.plan.stories.operators.window import WindowWords
+from strandline.plan.stories.operators.window_join import WindowJoinWords
 
 __all__ = ["USUAL", "WORDS", "OperatorWords", "Readers", "words_among", "words_of"]
 
 _WINDOW, _DEDUPLICATE, _JOIN = WindowWords(), DeduplicateWords(), JoinWords()
-WORDS: Final[tuple[OperatorWords, ...]] = (_DEDUPLICATE, _JOIN, _WINDOW)
+_WINDOW_JOIN = WindowJoinWords()
+WORDS: Final[tuple[OperatorWords, ...]] = (_DEDUPLICATE, _JOIN, _WINDOW_JOIN, _WINDOW)
 USUAL: Final[OperatorWords] = _WINDOW
 """The words of a mapping that names no operator: a window over all time."""
 
@@ -34,4 +37,6 @@ def words_of(operator: Operator) -> OperatorWords:
             return _DEDUPLICATE
         case IntervalJoin():
             return _JOIN
+        case WindowJoin():
+            return _WINDOW_JOIN
     assert_never(operator)

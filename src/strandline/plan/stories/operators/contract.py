@@ -10,6 +10,11 @@ from strandline.plan.stories.located_values import Written
 Readers = Mapping[str, Callable[[Written], Any]]
 """Fields of an expected row, each with the function that parses it."""
 
+
+class WithAnyColumn(dict[str, Callable[[Written], Any]]):
+    """Fields of panes that have other columns too, and several rows for one firing, in any order."""
+
+
 OF = "of"
 """The role of an operator's input, where it has only one."""
 

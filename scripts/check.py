@@ -27,6 +27,8 @@ STATIC = {
     "types": ("mypy",),
     "layers": ("lint-imports",),
 }
+BEFORE_SPARK = {"archive": ("python", "scripts/class_archive.py")}
+"""What makes the tests with Spark cheaper."""
 MARKERS = {
     "all": "not campaign",
     "coverage": "not campaign",
@@ -76,8 +78,10 @@ def main(arguments: Sequence[str]) -> int:
 def run_tier(tier: str, extra: Sequence[str]) -> int:
     """Run each step, also after a failure; then print the summary."""
     started = time.monotonic()
-    static = {} if tier in ("coverage", "campaign") else STATIC
-    results = [check(title, command) for title, command in static.items()]
+    commands = {} if tier in ("coverage", "campaign") else STATIC
+    if tier != "fast":
+        commands = {**commands, **BEFORE_SPARK}
+    results = [check(title, command) for title, command in commands.items()]
     tests, closing = run_tests(tier, extra)
     results.append(tests)
     if tier == "campaign" and not extra:

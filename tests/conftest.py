@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 # Steps over small frames lose more to a thread pool than they win; Polars reads this when it is first imported.
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
@@ -26,6 +27,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # No deadline: the machine may be busy, and a slow example is not a wrong one.
     settings.register_profile("strandline", max_examples=examples, deadline=None, print_blob=True)
     settings.load_profile("strandline")
+    # Hypothesis draws constants from the modules that are loaded: what it generates would depend on the tests before.
+    providers._get_local_constants = lambda: providers._local_constants
     # Whoever runs the tests asks with it where they hang. What tests say is captured; this is not.
     faulthandler.register(signal.SIGUSR1, file=os.dup(2), all_threads=True)
     if fast:

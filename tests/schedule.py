@@ -1,6 +1,7 @@
 """Start the files of tests that take longest first, so that none of them runs alone at the end.
 
-`seconds.json` holds what each file took; `./test all --record-seconds` writes it again. Other files count as short.
+`seconds.json` holds what each file took, measured beside other work and in parts estimated: only its order counts.
+`./test all --record-seconds` writes it again. Files that it does not name count as short.
 """
 
 import json
@@ -10,7 +11,6 @@ from typing import Final
 
 import pytest
 
-ROOT: Final = Path(__file__).resolve().parent.parent
 TABLE: Final = Path(__file__).with_name("seconds.json")
 LEAST_SECONDS: Final = 3.0
 """Shorter files are left out of the table."""

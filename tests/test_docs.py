@@ -32,16 +32,19 @@ def run(code: str, folder: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+WITH_SPARK = [page for page in PAGES if any(spark for spark, _ in blocks(page))]
+WITHOUT_SPARK = [page for page in PAGES if blocks(page) and page not in WITH_SPARK]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=named)
-def test_the_code_on_a_page_runs_as_far_as_it_needs_no_spark(page: Path, tmp_path: Path) -> None:
-    plain = [code for spark, code in blocks(page) if not spark]
-    run("\n".join(plain), tmp_path)
+@pytest.mark.parametrize("page", WITHOUT_SPARK, ids=named)
+def test_the_code_on_a_page_without_spark_runs_from_top_to_bottom(page: Path, tmp_path: Path) -> None:
+    run("\n".join(code for _, code in blocks(page)), tmp_path)
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("page", [page for page in PAGES if any(spark for spark, _ in blocks(page))], ids=named)
-def test_the_code_on_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", WITH_SPARK, ids=named)
+def test_the_code_on_a_page_with_spark_runs_from_top_to_bottom(page: Path, tmp_path: Path) -> None:
     run("\n".join(code for _, code in blocks(page)), tmp_path)
 
 

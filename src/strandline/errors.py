@@ -41,7 +41,7 @@ _INTERNAL: Final = """
     index input joined key last left length live many mark marked masked new new_problem newest nonspeculative_index
     now number off offset old one ordinal origin over owner_end owner_start partial partition pipeline place problem
     rank raw reached reason records retraction row salt schema seen sent settled sha sign size slice source split
-    spoken start step sure time timestamp timing to told trigger turn untold value version watermark window
+    spoken start step sure table time timestamp timing to told trigger turn untold value version watermark window
 """.split()  # noqa: SIM905 - a long list of words
 """Strandline's own columns, without their @. Other words that start with @ are values of users."""
 _COLUMN: Final = rf"""[`"']?(?<![\w@])@(?:{"|".join(_INTERNAL)}|flag\d+|[kv]\d+)\b(?:#\d+L?)?[`"']?"""

@@ -266,6 +266,10 @@ def _methods() -> dict[str, Call]:
         (scores(), "deduplicate", (), {"by": "user", "keep": "last", "within": "5m", "allowed_lateness": "1m",
                                        "late": PaperSink(), "forever": False}),
         (scores(), "join", (scores(),), {}),
+        (scores(), "as_of", (scores(),), {
+            "how": "left", "direction": "nearest", "tolerance": "5s", "corrections": "1h", "suffix": "_now",
+        }),
+        (scores().as_of(scores()), "on", ("team",), {"user": "user"}),
         (scores().join(scores()), "on", ("team",), {"user": "user"}),
         (scores().join(scores()).on("team"), "within", (), {
             "before": "5m", "after": "1m", "how": "left", "where": "score > 1", "inclusive": True, "suffix": "_right",

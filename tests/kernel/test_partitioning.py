@@ -113,7 +113,9 @@ def test_a_key_has_the_group_that_its_definition_in_plain_numbers_gives(rows: li
     assert key_groups(pl.DataFrame(rows, schema, orient="row"), MANY).to_list() == [_plainly(*row) for row in rows]
 
 
-@pytest.mark.parametrize("length", [65, 4_095, 4_096, 4_097, 8_192, 70_001, 200_000])
+@pytest.mark.parametrize(
+    "length", [65, 4_095, 4_096, 4_097, 8_192, 70_001, pytest.param(200_000, marks=pytest.mark.slow)]
+)
 def test_a_long_key_has_the_group_that_its_definition_gives_however_it_is_cut(length: int) -> None:
     keys = [bytes((at * 31 + shift) % 256 for at in range(length)) for shift in (0, 1)]
     frame = pl.DataFrame([(key, 5) for key in keys], {"bytes": pl.Binary, "number": pl.Int64}, orient="row")

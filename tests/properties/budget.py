@@ -8,6 +8,6 @@ FAST, FULL, CAMPAIGN = 50, 2_500, 50_000
 HISTORIES: Final = int(os.environ.get("STRANDLINE_HISTORIES", "250"))
 
 
-def examples(in_ci: int) -> int:
+def examples(in_ci: int, least: int = 1) -> int:
     """Return how many examples a property plays in this run, given the number in CI: a fiftieth in the fast tier."""
-    return -(-in_ci * HISTORIES // FULL)
+    return max(-(-in_ci * HISTORIES // FULL), least)

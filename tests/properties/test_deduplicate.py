@@ -1,6 +1,5 @@
 """Deduplication as the job's own code plays it agrees with the oracle, on generated histories."""
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
@@ -26,10 +25,11 @@ from strandline.plan.nodes import EventTime, Read, Union, Write, over
 from strandline.plan.operators import Accepted
 from strandline.reference.deduplicate import Deduplicated, DeduplicateState, deduplicate
 from tests.plan.endpoints import PaperSink
+from tests.properties.budget import examples
 from tests.spark.by_hand import Carrier, MapState
 from tests.spark.test_flows import Typed, rows
 
-EACH: Final = max(int(os.environ.get("STRANDLINE_HISTORIES", "1000")) // 50, 20)
+EACH: Final = examples(50, least=4)
 DELAY: Final = 3_000
 NEVER: Final = Timestamp(-(2**62))
 
@@ -145,6 +145,7 @@ def test_the_jobs_own_code_agrees_with_the_oracle(
     agree(operator, history(seed, keys, spread), moves=moves)
 
 
+@pytest.mark.slow
 def test_equal_hashes_of_different_keys_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every key has one hash here."""
     import numpy as np  # noqa: PLC0415 - for this test alone

@@ -1,6 +1,5 @@
 """Interval joins as the job's own code plays them agree with the oracle, on generated histories."""
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -23,10 +22,11 @@ from strandline.model.joins import LEFT, RIGHT, How, IntervalJoin
 from strandline.plan.compile import to_stages
 from strandline.reference.interval_join import Joined, JoinState, interval_join
 from tests.plan.endpoints import PaperSink
+from tests.properties.budget import examples
 from tests.spark.by_hand import Carrier, MapState
 from tests.spark.test_flows import rows, typed
 
-EACH: Final = max(int(os.environ.get("STRANDLINE_HISTORIES", "1000")) // 50, 20)
+EACH: Final = examples(50, least=4)
 DELAY: Final = 3
 SIDES: Final = {LEFT: LEFT, RIGHT: RIGHT}
 
@@ -194,6 +194,7 @@ def test_the_jobs_own_code_agrees_with_the_oracle(  # noqa: PLR0917 - a history 
     agree(compiled, history(seed, keys, spread), moves=moves)
 
 
+@pytest.mark.slow
 def test_equal_hashes_of_different_keys_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every key has one hash here."""
     import numpy as np  # noqa: PLC0415 - for this test alone
@@ -206,6 +207,7 @@ def test_equal_hashes_of_different_keys_are_told_apart(monkeypatch: pytest.Monke
             agree(stages(how, 4, 4), history(seed, 5, 6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", list(How))
 def test_the_split_into_batches_does_not_change_pairs_and_padded_rows(how: How) -> None:
     """With enough allowed lateness no row is late, however the history is split."""

@@ -1,6 +1,5 @@
 """A pipeline that the planner accepts without a warning leaves the table that one computation over all would."""
 
-import os
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +15,7 @@ from strandline.model.windows import Session, Tumbling
 from strandline.plan.compile import to_stages
 from strandline.plan.pipeline import read
 from tests.plan.endpoints import NoRunner
+from tests.properties.budget import examples
 from tests.properties.histories import seconds
 from tests.properties.tables import (
     CASES,
@@ -31,7 +31,7 @@ from tests.properties.tables import (
     stages_of,
 )
 
-EACH: Final = max(int(os.environ.get("STRANDLINE_HISTORIES", "1000")) // 40, 30)
+EACH: Final = examples(60, least=6)
 
 
 def verdict(case: Case) -> str:
@@ -73,6 +73,7 @@ def revenue(seed: int, sink: Any, second: Settings, how: Accumulation = Accumula
     return make_case(first, second, "window_start", None, sink, True, seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sink", [{"mode": "upsert"}, {"mode": "append"}, {"key": ["window_start"]}])
 def test_a_second_step_with_the_defaults_takes_every_correction(sink: Any) -> None:
     """Before, it was discarding and allowed no lateness, and most corrections went to the late output."""
@@ -93,6 +94,7 @@ def test_a_second_step_that_refuses_corrections_is_refused_or_warned_about() -> 
     assert verdict(revenue(1, append, Settings(Tumbling(seconds(10))), discarding)) == "warned"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("within", [None, "5s", "60s"])
 def test_a_table_of_the_last_of_each_key_has_the_last_that_was_not_late(within: str | None, tmp_path: Path) -> None:
     for seed in range(6):
@@ -116,17 +118,23 @@ def test_a_table_of_the_last_of_each_key_has_the_last_that_was_not_late(within: 
 def test_cases_are_worth_their_time() -> None:
     """They contain accepted pipelines of every kind, and tables with late elements and several panes of a window."""
     seen = Counter[str]()
+    kinds = {"Tumbling", "Sliding", "Cumulating", "Global", "Session"}
+    wanted = {"refused", "warned", "parts", "right", *(f"right {kind}" for kind in kinds)}
+    wanted |= {"right one step", "right two steps", "right upsert", "right append", "right key"}
 
-    @settings(max_examples=200, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
+    def all_seen() -> bool:
+        return seen.keys() >= wanted and seen["right"] > 40
+
+    @settings(max_examples=600, derandomize=True, database=None, deadline=None, phases=[Phase.generate])
     @given(case=CASES)
     def look(case: Case) -> None:
+        if all_seen():
+            return
         said = verdict(case)
         steps = "one step" if case.second is None else "two steps"
         seen.update([said, f"{said} {steps}", f"{said} {case.sink.get('mode', 'key')}"])
         seen.update([f"{said} {type(case.first.window).__name__}"])
 
     look()
-    kinds = {"Tumbling", "Sliding", "Cumulating", "Global", "Session"}
-    assert seen.keys() >= {"refused", "warned", "parts", "right", *(f"right {kind}" for kind in kinds)}
-    assert seen.keys() >= {"right one step", "right two steps", "right upsert", "right append", "right key"}
+    assert seen.keys() >= wanted
     assert seen["right"] > 40

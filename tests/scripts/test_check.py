@@ -19,6 +19,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "test_story.py").write_text(GOOD)
     monkeypatch.setattr(check, "ROOT", tmp_path)
     monkeypatch.setattr(check, "STATIC", {"lint": ("python", "-c", "pass")})
+    monkeypatch.setattr(check, "BEFORE_SPARK", {})
     monkeypatch.setattr(check, "coverage", lambda: check.Result("coverage", True, 0.1, "91.0 %\n   10.0 %  a.py"))
     return tmp_path
 

@@ -9,6 +9,7 @@ import pytest
 
 from strandline.spark.launch.jvm import can_start_early
 from strandline.spark.patches.switch import is_on
+from tests.spark_session import archive_if_there
 
 _EARLY = pytest.mark.skipif(not is_on("background_jvm"), reason="the patch is switched off")
 _BEGINS = """
@@ -36,7 +37,7 @@ def have_ended():
     return None
 
 here = Path(sys.argv[1])
-alone = {"spark.driver.extraJavaOptions": "-Xshare:auto -XX:TieredStopAtLevel=1"}
+alone = {"spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 {sys.argv[2]}".strip()}
 """
 
 _GIVEN_UP = """
@@ -62,7 +63,7 @@ print(have_ended(), "has ended")
 
 def _said(program: str, folder: Path) -> list[str]:
     environ = {name: each for name, each in os.environ.items() if name != "SPARK_HOME"}
-    command = [sys.executable, "-c", _BEGINS + program, str(folder)]
+    command = [sys.executable, "-c", _BEGINS + program, str(folder), archive_if_there()]
     ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=180)
     assert ran.returncode == 0, ran.stderr
     assert not ran.stderr, "what the JVM says is for its log"

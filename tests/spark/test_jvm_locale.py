@@ -10,6 +10,7 @@ import pytest
 
 from strandline.spark.patches.jvm_locale import locale_of, utf8_file_names
 from strandline.spark.patches.switch import is_on
+from tests.spark_session import archive_if_there
 
 pytestmark = pytest.mark.skipif(not is_on("jvm_locale"), reason="the patch is switched off")
 
@@ -27,7 +28,7 @@ games = (
     .window(sl.tumbling(seconds=10))
     .aggregate(plays=sl.count())
 )
-alone = {"spark.driver.extraJavaOptions": "-Xshare:auto -XX:TieredStopAtLevel=1"}
+alone = {"spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 {sys.argv[2]}".strip()}
 job = games.write(sl.sqlite(here / "out.db", table="games")).run(checkpoint=here / "job", settings=alone)
 job.drain()
 assert job.await_end(120)
@@ -68,7 +69,7 @@ def test_a_file_with_such_a_name_is_read_where_nobody_has_chosen_a_locale(tmp_pa
         line = f'{{"team": "{name}", "at": "2026-03-01T12:00:0{number}Z"}}\n'
         (tmp_path / "in" / f"{name}.jsonl").write_text(line, encoding="utf-8")
     known = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "LC_CTYPE", "LANG")}
-    command = [sys.executable, "-c", _JOB, str(tmp_path)]
+    command = [sys.executable, "-c", _JOB, str(tmp_path), archive_if_there()]
     environ = known | {"LC_ALL": "POSIX", "PYTHONUTF8": "1"}
     ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=180)
     assert ran.returncode == 0, ran.stderr

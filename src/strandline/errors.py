@@ -36,12 +36,13 @@ from typing import Final
 from strandline.redaction import redact
 
 _INTERNAL: Final = """
-    added age arrived at batch before block by cell change clock closed code counted cover_end cover_start detail
-    due_clock due_watermark earliest emitted end exception fires first found from front gap gone group hash held hold id
-    index input joined key last left length live many mark marked masked new new_problem newest nonspeculative_index
-    now number off offset old one ordinal origin over owner_end owner_start partial partition pipeline place problem
-    rank raw reached reason records retraction row salt schema seen sent settled sha sign size slice source split
-    spoken start step sure table time timestamp timing to told trigger turn untold value version watermark window
+    added age arrived at batch before block by cell change clock closed code counted cover_end cover_start deleted
+    detail due_clock due_watermark earliest emitted end exception fires first found from front gap gone group hash
+    held hold id index input joined key last left length live many mark marked masked new new_problem newest
+    nonspeculative_index now number off offset old one ordinal origin over owner_end owner_start partial partition
+    pipeline place problem rank raw reached reason records retraction row salt schema seen sent settled sha sign size
+    slice source split spoken start step sure table time timestamp timing to told trigger turn untold value version
+    watermark window
 """.split()  # noqa: SIM905 - a long list of words
 """Strandline's own columns, without their @. Other words that start with @ are values of users."""
 _COLUMN: Final = rf"""[`"']?(?<![\w@])@(?:{"|".join(_INTERNAL)}|flag\d+|[kv]\d+)\b(?:#\d+L?)?[`"']?"""

@@ -1,6 +1,5 @@
 """Temporal joins as the job's own code plays them agree with the oracle, and in the end with DuckDB's ASOF JOIN."""
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,10 +28,11 @@ from strandline.model.temporal_join import Direction, TemporalJoin
 from strandline.plan.compile import to_stages
 from strandline.reference.temporal_join import TemporalState, temporal_join
 from tests.plan.endpoints import PaperSink
+from tests.properties.budget import examples
 from tests.spark.by_hand import Carrier, MapState
 from tests.spark.test_flows import rows, typed
 
-EACH: Final = max(int(os.environ.get("STRANDLINE_HISTORIES", "1000")) // 50, 20)
+EACH: Final = examples(50, least=4)
 DELAY: Final = 3
 SIDES: Final = {LEFT: LEFT, RIGHT: RIGHT}
 FOREVER: Final = 2**63 - 1

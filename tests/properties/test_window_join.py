@@ -1,6 +1,5 @@
 """Window joins as the job's own code plays them agree with the oracle, and with DuckDB over the whole history."""
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from random import Random
@@ -26,11 +25,12 @@ from strandline.reference.state import KeyState
 from strandline.reference.step import Passage
 from strandline.reference.window_join import window_join
 from tests.plan.endpoints import PaperSink
+from tests.properties.budget import examples
 from tests.properties.test_interval_join import Batches, Given, history, moved
 from tests.spark.by_hand import Carrier
 from tests.spark.test_flows import rows, typed
 
-EACH: Final = max(int(os.environ.get("STRANDLINE_HISTORIES", "1000")) // 100, 10)
+EACH: Final = examples(50, least=4)
 DELAY: Final = 3
 SIDES: Final = {LEFT: LEFT, RIGHT: RIGHT}
 WINDOWS: Final = {

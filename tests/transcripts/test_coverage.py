@@ -69,7 +69,9 @@ def nodes(trigger: Any, inside: tuple[str, ...] = ()) -> Iterator[tuple[str, tup
 
 
 def pipelines() -> list[dict[str, Any]]:
-    return [story.get("pipeline") or {} for story in HOLDING]
+    """The pipelines that stories write out; some play a pipeline of a module."""
+    found = [story.get("pipeline") or {} for story in HOLDING]
+    return [each for each in found if isinstance(each, dict)]
 
 
 def trigger_nodes() -> list[tuple[str, tuple[str, ...]]]:

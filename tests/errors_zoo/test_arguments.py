@@ -298,7 +298,7 @@ def _methods() -> dict[str, Call]:
         (keyed(), "window", (sl.tumbling(minutes=1),), {}),
         (keyed(), "trigger", (sl.after_count(1),), {"may_close": True}),
         (keyed(), "accumulate", ("retracting",), {}),
-        (keyed(), "allow_lateness", ("5m",), {"rows": "per_window", "rest": PaperSink()}),
+        (keyed(), "allow_lateness", ("5m",), {"rows": "per_window", "late": PaperSink(), "rest": PaperSink()}),
         (keyed(), "evict", (sl.keep_last(3),), {}),
         (keyed(), "hot_keys", (), {"salt": 4}),
         (keyed(), "time_to_live", (), length),

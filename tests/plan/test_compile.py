@@ -103,7 +103,7 @@ def test_each_stream_of_a_union_is_an_input_with_a_watermark_of_its_own() -> Non
 
 
 def test_late_elements_may_have_their_own_sink() -> None:
-    panes = timed().key_by("team").window(sl.tumbling(minutes=1)).allow_lateness("1m", rest=PaperSink("late"))
+    panes = timed().key_by("team").window(sl.tumbling(minutes=1)).allow_lateness("1m", late=PaperSink("late"))
     stages = to_stages(panes.aggregate(plays=sl.count()).write(PaperSink()).root)
     assert [output.sink.name for output in stages.outputs] == ["paper", "late"]
     assert (stages.steps[0].late_to, stages.steps[0].dead_to) == (1, 0)

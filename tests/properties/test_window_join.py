@@ -18,7 +18,7 @@ from strandline.kernel.state import slice_deltas
 from strandline.kernel.window.panes import FIRST, INDEX, LAST, RETRACTION, TIMESTAMP, TIMING
 from strandline.model.elements import Duration, Element, Timestamp
 from strandline.model.joins import LEFT, RIGHT, How
-from strandline.model.window_joins import WindowJoin
+from strandline.model.window_join import WindowJoin
 from strandline.model.windows import Cumulating, Session, Sliding, Tumbling
 from strandline.plan.compile import to_stages
 from strandline.reference.state import KeyState

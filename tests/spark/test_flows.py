@@ -202,7 +202,7 @@ def test_a_union_waits_for_the_slower_of_its_streams() -> None:
 
 
 def test_late_elements_go_to_a_sink_of_their_own() -> None:
-    panes = timed().key_by("team").window(sl.tumbling(seconds=10)).allow_lateness("0s", rest=PaperSink("late"))
+    panes = timed().key_by("team").window(sl.tumbling(seconds=10)).allow_lateness("0s", late=PaperSink("late"))
     pipeline = panes.aggregate(total=sl.sum("score")).write(PaperSink())
     one, rest = run(pipeline, {0: rows(("red", 1, 50))}, {0: rows(("red", 2, 3))})
     assert one.late is None

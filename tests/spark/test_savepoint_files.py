@@ -42,7 +42,7 @@ def saved(folder: Path, **changes: Any) -> Savepoint:
 def test_what_was_saved_is_found_again(tmp_path: Path) -> None:
     one = saved(tmp_path / "all" / "one")
     verify(one)
-    assert (one.step(0).progress, one.step(0).turn) == (Progress(5, 6), 3)
+    assert (one.step(0).progress, one.step(0).batch_number) == (Progress(5, 6), 3)
     assert one.step(0).frames["windows"].equals(WINDOWS)
     assert pl.read_parquet(one.folder / "state/step-0/windows.parquet")["@group"].to_list() == [2]
     two = saved(tmp_path / "all" / "two", created="2023-01-01T00:00:00+00:00")

@@ -138,7 +138,7 @@ def _position(stepped: Stepped, keyed: KeyedStep, group: int) -> list[pl.Expr]:
     """Return the partition and offset of panes as elements: the key group, and a number that never repeats there."""
     return [
         pl.lit(f"{keyed.name}.{group}").alias(PARTITION),
-        (pl.int_range(pl.len(), dtype=pl.Int64) + stepped.turn * _SPAN).alias(OFFSET),
+        (pl.int_range(pl.len(), dtype=pl.Int64) + stepped.batch_number * _SPAN).alias(OFFSET),
     ]
 
 

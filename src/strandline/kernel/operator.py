@@ -28,14 +28,14 @@ Writes = Mapping[str, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Instant:
+class BatchTimes:
     """The watermark and the clock, each before and after a batch, and the number of the batch."""
 
     before: int
     after: int
     clock_before: int
     clock: int
-    turn: int = 0
+    batch_number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,12 @@ class Batch:
     held: Mapping[str, bytes]
     index: Index
     blocks: Sequence[Block]
-    now: Instant
+    now: BatchTimes
     progress: Progress
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class BatchResult:
     """The changes and the output of a batch."""
 
     writes: Writes
@@ -83,7 +83,7 @@ class Exported:
     """The state of a step, independent of key groups: its progress, the number of batches, frames by name."""
 
     progress: Progress = field(default_factory=Progress)
-    turn: int = 0
+    batch_number: int = 0
     frames: Frames = field(default_factory=dict)
     rows: int = 0
     """Rows of all slices."""
@@ -121,7 +121,7 @@ class KeyedOperator(Protocol):
         """Pack elements as one block per key group. The horizon is an upper bound of the watermark, if known."""
         ...
 
-    def play(self, batch: Batch) -> Played:
+    def play(self, batch: Batch) -> BatchResult:
         """Process one batch of one key group."""
         ...
 

@@ -16,7 +16,7 @@ from strandline.model.operators import Operator, OperatorInput
 from strandline.model.steps import WindowedStep
 from strandline.model.table_join import TableJoin
 from strandline.model.temporal_join import TemporalJoin
-from strandline.model.window_joins import WindowJoin
+from strandline.model.window_join import WindowJoin
 
 
 @lru_cache(maxsize=256)

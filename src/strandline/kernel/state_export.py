@@ -32,7 +32,7 @@ def export(groups: Iterable[Mapping[str, bytes]]) -> Exported:
             for name, frame in frames.items():
                 plain = store in {WINDOWS.name, name}
                 found.setdefault(name if plain else f"{store}:{name}", []).append(frame)
-    if len({each.turn for each in known}) > 1 or any(each.progress != known[0].progress for each in known):
+    if len({each.batch_number for each in known}) > 1 or any(each.progress != known[0].progress for each in known):
         raise StateError(
             "the key groups of one step have different progress",
             detail=f"watermarks {sorted({each.progress.watermark for each in known})}",
@@ -40,7 +40,7 @@ def export(groups: Iterable[Mapping[str, bytes]]) -> Exported:
         )
     frames = {name: pl.concat(each, how="diagonal_relaxed") for name, each in sorted(found.items())}
     rows = sum(each.rows for each in known)
-    return Exported(known[0].progress, known[0].turn, frames, rows) if known else Exported()
+    return Exported(known[0].progress, known[0].batch_number, frames, rows) if known else Exported()
 
 
 def distribute(exported: Exported, operator: KeyedOperator, groups: int) -> dict[int, dict[str, bytes]]:
@@ -50,7 +50,7 @@ def distribute(exported: Exported, operator: KeyedOperator, groups: int) -> dict
         group: operator.blocks_of(
             Exported(
                 exported.progress,
-                exported.turn,
+                exported.batch_number,
                 {name: parts[group] for name, parts in split.items() if group in parts},
             )
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from strandline.kernel.blocks.block import Block
-from strandline.kernel.operator import PARTIAL, WATERMARK, Batch, Instant, Writes
+from strandline.kernel.operator import PARTIAL, WATERMARK, Batch, BatchTimes, Writes
 from strandline.kernel.operators import operator_of
 from strandline.kernel.state.slice_store import INDEX, Index, read_index, write_index
 from strandline.kernel.watermarks import Control, Input, Progress, Rule, advance, advance_inputs
@@ -46,7 +46,7 @@ class Stepped:
     refused: int
     filtered: int = 0
     state_rows: int = 0
-    turn: int = 0
+    batch_number: int = 0
     """The number of this batch in this key group."""
     size: int = 0
     """Bytes of state."""
@@ -63,24 +63,24 @@ def step(held: Mapping[str, bytes], blocks: Sequence[Block], controls: Sequence[
     index = read_index(held)
     before = index.progress
     progress = _advance(before, controls, spec)
-    now = Instant(before.watermark, progress.watermark, before.clock, progress.clock, index.turn)
-    played = operator_of(spec.operator, spec.keys, spec.paths).play(Batch(held, index, blocks, now, progress))
-    after = Index(progress, index.turn + 1, played.stores)
+    now = BatchTimes(before.watermark, progress.watermark, before.clock, progress.clock, index.batch_number)
+    result = operator_of(spec.operator, spec.keys, spec.paths).play(Batch(held, index, blocks, now, progress))
+    after = Index(progress, index.batch_number + 1, result.stores)
     return Stepped(
-        {**played.writes, INDEX: write_index(after, played.writes, index)},
-        played.rows,
-        played.late,
+        {**result.writes, INDEX: write_index(after, result.writes, index)},
+        result.rows,
+        result.late,
         progress,
         after.output_watermark,
-        played.contributed,
-        played.refused,
-        played.filtered,
+        result.contributed,
+        result.refused,
+        result.filtered,
         after.rows,
-        now.turn,
+        now.batch_number,
         after.size,
-        played.overflow,
+        result.overflow,
         after.due_clock,
-        played.inputs,
+        result.inputs,
     )
 
 

@@ -7,7 +7,7 @@ from strandline.model.joins import IntervalJoin
 from strandline.model.steps import WindowedStep
 from strandline.model.table_join import TableJoin
 from strandline.model.temporal_join import TemporalJoin
-from strandline.model.window_joins import WindowJoin
+from strandline.model.window_join import WindowJoin
 
 Operator = WindowedStep | Deduplicate | IntervalJoin | WindowJoin | TableJoin | TemporalJoin
 

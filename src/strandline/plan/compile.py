@@ -54,7 +54,7 @@ class _Plan:
     @property
     def late_steps(self) -> tuple[KeyedNode, ...]:
         """Return the steps with a sink for late elements. Each such sink is an output, numbered after the writes."""
-        return tuple(step for step in self.steps if step.rest is not None)
+        return tuple(step for step in self.steps if step.late_sink is not None)
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -121,7 +121,7 @@ class _Plan:
         roles = tuple((stream.role, stream.keys) for stream in node.streams for _ in paths_to(stream.of))
         names = tuple(self._origin(path) for path in paths[node])
         dead_to = self._first_output(node)
-        late_to = dead_to if node.rest is None else len(self.writes) + self.late_steps.index(node)
+        late_to = dead_to if node.late_sink is None else len(self.writes) + self.late_steps.index(node)
         operator = node.plan.with_signs(any(_retracts(path) for path in paths[node]))
         path_inputs = tuple(InputPath(*role, name) for role, name in zip(roles, names, strict=True))
         return KeyedStep(
@@ -170,9 +170,9 @@ class _Plan:
     def _outputs(self) -> tuple[Deliver, ...]:
         outputs = [self._output(number, write) for number, write in enumerate(self.writes)]
         for step in self.late_steps:
-            assert step.rest is not None  # noqa: S101 - by the definition of late_steps
+            assert step.late_sink is not None  # noqa: S101 - by the definition of late_steps
             delivery = self.writes[self._first_output(step)].delivery
-            outputs.append(Deliver(len(outputs), step.rest, delivery, None))
+            outputs.append(Deliver(len(outputs), step.late_sink, delivery, None))
         return tuple(outputs)
 
     @staticmethod

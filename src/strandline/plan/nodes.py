@@ -135,7 +135,7 @@ class KeyedNode:
     streams: tuple[KeyedInput, ...]
     operator: Operator
     accepted: frozenset[Accepted] = frozenset()
-    rest: Sink | None = None
+    late_sink: Sink | None = None
     """Sink of late elements, if they are not delivered with the rows."""
     inherited: frozenset[str] = field(default=frozenset(), compare=False)
     """Settings of the operator that follow from its input, because the author has not chosen them."""
@@ -177,14 +177,14 @@ class KeyedNode:
                 "keys": only.keys,
                 "step": self.operator,
                 "accepted": self.accepted,
-                "rest": self.rest,
+                "rest": self.late_sink,
             }
         return {
             "is": "Keyed",
             "streams": self.streams,
             "operator": self.operator,
             "accepted": self.accepted,
-            "rest": self.rest,
+            "rest": self.late_sink,
         }
 
 

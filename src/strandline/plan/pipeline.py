@@ -94,7 +94,7 @@ class Keyed:
     runner: Runner = field(repr=False, compare=False)
     asked: Questions = Questions()
     accepted: frozenset[Accepted] = frozenset()
-    rest: Sink | None = None
+    late_sink: Sink | None = None
     salt: int | None = None
     inherited: frozenset[str] = frozenset()
     """Settings that follow from the input and may be replaced."""
@@ -120,16 +120,17 @@ class Keyed:
         /,
         *,
         rows: LateRows | str = LateRows.PER_ELEMENT,
+        late: Sink | None = None,
         rest: Sink | None = None,
         **units: float,
     ) -> "Keyed":
         """Set how long after its end a window still accepts elements; `"forever"` for no limit.
 
         The default is zero; over the rows of another step it is what that step allows. Later elements go to the late
-        output: beside the panes, or to the sink `rest`.
+        output: beside the panes, or to the sink `late` (`rest` in release 0.2).
         """
         length = None if allowed == FOREVER else duration(allowed, **units)
-        return replace(self._with(lateness=Lateness(length, LateRows(rows))), rest=rest)
+        return replace(self._with(lateness=Lateness(length, LateRows(rows))), late_sink=late or rest)
 
     def evict(self, evictor: Evictor) -> "Keyed":
         """Set an evictor, which removes elements from a window when it fires. Windows then keep every element."""
@@ -172,9 +173,9 @@ class Keyed:
         settings = {each.name: getattr(asked, each.name) for each in fields(asked)}
         step = WindowedStep(aggregates=tuple(aggregates.items()), time=_time_domain(self.of), **settings)
         if self.salt is None:
-            options: dict[str, Any] = {"accepted": self.accepted, "rest": self.rest, "inherited": self.inherited}
+            options: dict[str, Any] = {"accepted": self.accepted, "rest": self.late_sink, "inherited": self.inherited}
             return Panes(over(self.of, self.keys, step, **options), self.runner)
-        return Panes(salted(self.of, self.keys, step, self.salt, self.accepted, self.rest), self.runner)
+        return Panes(salted(self.of, self.keys, step, self.salt, self.accepted, self.late_sink), self.runner)
 
     def _accept(self, what: Accepted, meant: bool) -> "Keyed":
         return replace(self, accepted=self.accepted | {what} if meant else self.accepted - {what})
@@ -261,7 +262,7 @@ class Stream:
         )
         accepted = frozenset({Accepted.FOR_EVER}) if forever else frozenset[Accepted]()
         keys = _keys((by,) if isinstance(by, str) else tuple(by))
-        return Elements(over(self.root, keys, operator, accepted=accepted, rest=late), self.runner)
+        return Elements(over(self.root, keys, operator, accepted=accepted, late_sink=late), self.runner)
 
     def join(self, other: "Stream") -> "Join[Elements, Panes]":
         """Join with another stream: `orders.join(payments).on("order_id").within(before="10m", how="left")`."""

@@ -29,10 +29,15 @@ LEAST: Final = 1_000
 
 
 def salted(
-    of: Node, keys: tuple[str, ...], step: WindowedStep, salt: int, accepted: frozenset[Accepted], rest: Sink | None
+    of: Node,
+    keys: tuple[str, ...],
+    step: WindowedStep,
+    salt: int,
+    accepted: frozenset[Accepted],
+    late_sink: Sink | None,
 ) -> KeyedNode:
     """Return the step as two if it has no pre-aggregation, else unchanged; raise if it cannot be salted."""
-    whole = over(of, keys, step, accepted=accepted, rest=rest)
+    whole = over(of, keys, step, accepted=accepted, late_sink=late_sink)
     return _split(whole, step, salt) if keeps_elements(step) else whole
 
 
@@ -58,7 +63,7 @@ def _split(node: KeyedNode, step: WindowedStep, salt: int) -> KeyedNode:
     _refuse(node, step, [name for name, _ in columns])
     hold, aggregate = in_two(step)
     spread = Stateless(of, Spread(node.keys, salt, LEAST, columns, step))
-    held = over(spread, (*node.keys, SALT), hold, accepted=node.accepted, rest=node.rest)
+    held = over(spread, (*node.keys, SALT), hold, accepted=node.accepted, late_sink=node.late_sink)
     return over(Stateless(held, Gather(columns)), node.keys, aggregate, accepted=node.accepted)
 
 

@@ -14,7 +14,7 @@ from strandline.model.panes import DeadLetter, DeadReason, Emitted
 from strandline.model.table_join import TableJoin
 from strandline.model.temporal_join import TemporalJoin
 from strandline.model.watermarks import Watermark
-from strandline.model.window_joins import WindowJoin
+from strandline.model.window_join import WindowJoin
 from strandline.model.windows import Count
 from strandline.reference.counts import CountState, count
 from strandline.reference.deduplicate import DeduplicateState, deduplicate

@@ -12,7 +12,7 @@ from strandline.model.aggregates import Collect
 from strandline.model.elements import Element
 from strandline.model.joins import LEFT, RIGHT, How
 from strandline.model.panes import Accumulation, Late, Pane
-from strandline.model.window_joins import WindowJoin
+from strandline.model.window_join import WindowJoin
 from strandline.reference.expressions import evaluate
 from strandline.reference.state import KeyState
 from strandline.reference.step import Passage, Stepped, step

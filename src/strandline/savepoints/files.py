@@ -145,7 +145,7 @@ class Draft:
                 raise SavepointError(
                     f"the {name} of step {number} cannot be kept in Parquet as they are", detail=str(kinds)
                 )
-        return StepFiles(number, keys, moved.rows, moved.turn, progress_to_facts(moved.progress), files)
+        return StepFiles(number, keys, moved.rows, moved.batch_number, progress_to_facts(moved.progress), files)
 
     def finish(self, manifest: Manifest) -> Savepoint:
         """Make all files durable, then rename the folder."""

@@ -16,7 +16,7 @@ from strandline.kernel.blocks.small_frames import only, without
 from strandline.kernel.deduplicate.keep_first import keep_first
 from strandline.kernel.deduplicate.keep_last import keep_last
 from strandline.kernel.deduplicate.stores import FIRST, HASH, LAST, first_slices, with_deadline, with_hash, write_rows
-from strandline.kernel.operator import PARTIAL, ROWS, WATERMARK, Batch, Exported, Fit, Played, Prepared
+from strandline.kernel.operator import PARTIAL, ROWS, WATERMARK, Batch, BatchResult, Exported, Fit, Prepared
 from strandline.kernel.single_elements import by_key_group, with_valid_time
 from strandline.kernel.state.partitioning import key_slices
 from strandline.kernel.state.slice_rows import Store
@@ -60,7 +60,7 @@ class DeduplicateOperator:
             return Prepared({}, 0)
         return by_key_group(elements, self.keys, groups)
 
-    def play(self, batch: Batch) -> Played:
+    def play(self, batch: Batch) -> BatchResult:
         elements = [block.frames[ROWS] for block in batch.blocks if ROWS in block.frames]
         timely: pl.DataFrame | None = None
         late: pl.DataFrame | None = None
@@ -79,7 +79,7 @@ class DeduplicateOperator:
             rows, duplicates, writes, slices = keep_last(batch, hashed, self.keys, self.definition)
         stores = {self._store.name: slices} if slices else {}
         emitted = None if rows is None else without(rows, (INPUT,))
-        return Played(
+        return BatchResult(
             writes, stores, emitted, late, timely_count - duplicates, 0 if late is None else late.height, duplicates
         )
 
@@ -124,13 +124,13 @@ class DeduplicateOperator:
     def blocks_of(self, exported: Exported) -> dict[str, bytes]:
         rows = exported.frames.get(self._store.rows)
         if rows is None or rows.is_empty():
-            return {INDEX: write_index(Index(exported.progress, exported.turn))}
+            return {INDEX: write_index(Index(exported.progress, exported.batch_number))}
         ready = with_deadline(with_hash(rows, self.keys), self.definition)
         by_time = self._store is FIRST
         numbers = first_slices(ready, self.keys, self.definition) if by_time else key_slices(only(ready, self.keys))
         writes, slices = write_rows(self._store, ready, numbers, {})
         found = {place: data for place, data in writes.items() if data is not None}
-        index = Index(exported.progress, exported.turn, {self._store.name: slices})
+        index = Index(exported.progress, exported.batch_number, {self._store.name: slices})
         return {**found, INDEX: write_index(index, found)}
 
     def fitted(self, exported: Exported, fit: Fit) -> Exported:  # noqa: ARG002 - a part of the protocol

@@ -25,7 +25,7 @@ from strandline.kernel.join.table_rows import (
     with_hash,
     write_table,
 )
-from strandline.kernel.operator import Batch, Exported, Instant
+from strandline.kernel.operator import Batch, BatchTimes, Exported
 from strandline.kernel.state.slice_rows import Store
 from strandline.kernel.state.slice_store import DUE_CLOCK, DUE_WATERMARK, Slices, due, read_slices
 from strandline.kernel.watermarks import FOREVER, NEVER
@@ -47,15 +47,15 @@ class ChangedKeys:
     due: frozenset[int]
     """Slices with a deadline in this batch."""
 
-    def note(self, keys: Longs, times: Longs, now: Instant) -> None:
+    def note(self, keys: Longs, times: Longs, now: BatchTimes) -> None:
         """Record that keys change, by rows with these times."""
         by_event_time = self.definition.ttl_time is TimeDomain.EVENT
         np.maximum.at(self.times, keys, times if by_event_time else np.full(len(keys), now.clock))
 
-    def forgotten_before(self, now: Instant) -> Flags:
+    def forgotten_before(self, now: BatchTimes) -> Flags:
         return _passed(self.definition, self.times, now.before, now.clock_before)
 
-    def forgotten_after(self, now: Instant) -> Flags:
+    def forgotten_after(self, now: BatchTimes) -> Flags:
         return _passed(self.definition, self.times, now.after, now.clock)
 
 

@@ -21,7 +21,7 @@ from strandline.kernel.join.window_store import BATCH, Flags
 from strandline.kernel.window.panes import FIRST, INDEX, LAST, NONSPECULATIVE, RETRACTION, TIMESTAMP, TIMING
 from strandline.model.joins import LEFT, RIGHT, How
 from strandline.model.panes import Accumulation
-from strandline.model.window_joins import WindowJoin
+from strandline.model.window_join import WindowJoin
 
 PANE: Final = (START, END, TIMING, INDEX, NONSPECULATIVE, FIRST, LAST, TIMESTAMP, RETRACTION)
 """Columns of a firing that its rows have."""

@@ -33,7 +33,7 @@ from strandline.kernel.join.side_store import (
     sorted_rows,
     write_side,
 )
-from strandline.kernel.operator import PARTIAL, ROWS, WATERMARK, Batch, Exported, Fit, Played, Prepared
+from strandline.kernel.operator import PARTIAL, ROWS, WATERMARK, Batch, BatchResult, Exported, Fit, Prepared
 from strandline.kernel.single_elements import by_key_group, with_valid_time
 from strandline.kernel.state.slice_deltas import Run
 from strandline.kernel.state.slice_store import HOLD, INDEX, Index, Slices, write_index
@@ -137,7 +137,7 @@ class IntervalJoinOperator:
         named = elements.rename({old: new for old, new in names.items() if old != new and old in elements.columns})
         return by_key_group(named, self.keys, groups)
 
-    def play(self, batch: Batch) -> Played:
+    def play(self, batch: Batch) -> BatchResult:
         result = _Result()
         new, late = self._arrivals(batch, result)
         left, right = (self._open(batch, role, new) for role in (LEFT, RIGHT))
@@ -156,7 +156,7 @@ class IntervalJoinOperator:
         rows = self._result_frame(result.parts)
         contributed = sum(side.accepted for side in inputs.values()) - result.filtered
         refused = sum(side.late for side in inputs.values())
-        return Played(writes, stores, rows, late, contributed, refused, result.filtered, inputs=inputs)
+        return BatchResult(writes, stores, rows, late, contributed, refused, result.filtered, inputs=inputs)
 
     def _counts(self, state: SideState, slices: Slices, counts: _SideCounts) -> InputCounts:
         """Return the counts of a side; which rows are unmatched is known where the join emits them."""
@@ -359,7 +359,7 @@ class IntervalJoinOperator:
             writes, slices, _ = write_side(state, new, {}, NEVER)
             blocks |= {place: data for place, data in writes.items() if data is not None}
             stores[store.name] = slices
-        index = Index(exported.progress, exported.turn, stores)
+        index = Index(exported.progress, exported.batch_number, stores)
         return {**blocks, INDEX: write_index(index, blocks)}
 
     def _with_hold(self, rows: pl.DataFrame, side: Side) -> pl.DataFrame:

@@ -31,7 +31,7 @@ from strandline.kernel.join.table_rows import (
     with_hash,
     write_table,
 )
-from strandline.kernel.operator import PARTIAL, ROWS, WATERMARK, Batch, Exported, Fit, Played, Prepared
+from strandline.kernel.operator import PARTIAL, ROWS, WATERMARK, Batch, BatchResult, Exported, Fit, Prepared
 from strandline.kernel.single_elements import by_key_group, with_valid_time
 from strandline.kernel.state.slice_store import INDEX, Index, Slices, write_index
 from strandline.kernel.watermarks import Rule
@@ -134,14 +134,14 @@ class TableJoinOperator:
         named = named.rename({old: new for old, new in names.items() if old != new and old in named.columns})
         return by_key_group(named, self.keys, groups)
 
-    def play(self, batch: Batch) -> Played:
+    def play(self, batch: Batch) -> BatchResult:
         arrived, dropped = self._arrivals(batch)
         ended = open_changed(batch, self.definition, self.keys)
         changing = [*arrived.values()] + ([] if ended.due is None else [ended.due])
         if not changing:
             tables = [_Table(n, StoredRows(table_store(n), {}), np.zeros(0, np.bool_)) for n in range(len(dropped))]
             inputs = self._counts(batch, tables, dropped, batch.index.stores)
-            return Played({}, batch.index.stores, filtered=sum(dropped), inputs=inputs)
+            return BatchResult({}, batch.index.stores, filtered=sum(dropped), inputs=inputs)
         keys = distinct_keys(changing, self.keys)
         changed = ended.of(keys)
         tables = [
@@ -153,7 +153,7 @@ class TableJoinOperator:
         refused = sum(table.late for table in tables)
         contributed = sum(frame.height for frame in arrived.values()) - refused
         inputs = self._counts(batch, tables, dropped, stores)
-        return Played(writes, stores, rows, late, contributed, refused, sum(dropped), inputs=inputs)
+        return BatchResult(writes, stores, rows, late, contributed, refused, sum(dropped), inputs=inputs)
 
     def _counts(
         self, batch: Batch, tables: Sequence[_Table], dropped: Sequence[int], stores: Mapping[str, Slices]
@@ -319,7 +319,7 @@ class TableJoinOperator:
         kept, slices = restored_changes(exported, self.definition, self.keys, frames)
         blocks |= kept
         stores |= {Ended.STORE.name: slices} if slices else {}
-        index = Index(exported.progress, exported.turn, stores)
+        index = Index(exported.progress, exported.batch_number, stores)
         return {**blocks, INDEX: write_index(index, blocks)}
 
     def fitted(self, exported: Exported, fit: Fit) -> Exported:  # noqa: ARG002 - a part of the protocol

@@ -22,7 +22,7 @@ from strandline.kernel.join.side_store import HASH, plus
 from strandline.kernel.join.time_slices import TimeSlices
 from strandline.kernel.join.version_store import CURRENT, DELETED, WHOLE, VersionStore
 from strandline.kernel.join.version_store import NAME as VERSIONS
-from strandline.kernel.operator import PARTIAL, ROWS, WATERMARK, Batch, Exported, Fit, Played, Prepared
+from strandline.kernel.operator import PARTIAL, ROWS, WATERMARK, Batch, BatchResult, Exported, Fit, Prepared
 from strandline.kernel.single_elements import by_key_group, with_valid_time
 from strandline.kernel.state.slice_store import INDEX, Index, write_index
 from strandline.kernel.watermarks import FOREVER, NEVER, Rule
@@ -101,7 +101,7 @@ class TemporalJoinOperator:
             deleted = deleted | test.cast(pl.Boolean).fill_null(False)
         return versions.with_columns(deleted.alias(DELETED))
 
-    def play(self, batch: Batch) -> Played:
+    def play(self, batch: Batch) -> BatchResult:
         result, now = _Result(), batch.now
         versions = VersionStore.read(self.definition, self.keys, batch.held, batch.index.stores)
         waiting = TimeSlices.read(PROBES, (), batch.held, batch.index.stores)
@@ -122,7 +122,9 @@ class TemporalJoinOperator:
         late = pl.concat(result.late, how="diagonal_relaxed") if result.late else None
         refused = 0 if late is None else late.height
         rows = self._result_frame(result.parts)
-        return Played({**waiting.writes, **writes}, stores, rows, late, result.contributed, refused, result.filtered)
+        return BatchResult(
+            {**waiting.writes, **writes}, stores, rows, late, result.contributed, refused, result.filtered
+        )
 
     def _arrivals(self, batch: Batch) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
         """Return the left and the right rows of a batch."""
@@ -338,7 +340,7 @@ class TemporalJoinOperator:
         writes, stores = versions.result()
         stores |= {waiting.store.name: waiting.slices} if waiting.slices else {}
         blocks = {place: data for place, data in {**waiting.writes, **writes}.items() if data is not None}
-        return {**blocks, INDEX: write_index(Index(exported.progress, exported.turn, stores), blocks)}
+        return {**blocks, INDEX: write_index(Index(exported.progress, exported.batch_number, stores), blocks)}
 
     def _rehashed(self, rows: pl.DataFrame) -> pl.DataFrame:
         return _with_hash(rows, self.keys) if rows.height else rows

@@ -20,18 +20,18 @@ from strandline.kernel.blocks.small_frames import only, stacked, without
 from strandline.kernel.join.firings import PANE, FiredJoin, firings_of
 from strandline.kernel.join.window_rows import bounds_of, find, has_keys_of, members_of
 from strandline.kernel.join.window_store import BATCH, HASH, STORES, Flags, SideRows, layout_of, write_side
-from strandline.kernel.operator import PARTIAL, ROWS, WATERMARK, Batch, Exported, Fit, Instant, Played, Prepared
+from strandline.kernel.operator import PARTIAL, ROWS, WATERMARK, Batch, BatchResult, BatchTimes, Exported, Fit, Prepared
 from strandline.kernel.single_elements import by_key_group, with_valid_time
 from strandline.kernel.state.slice_store import INDEX, Index, Slices, read_index, write_index
 from strandline.kernel.watermarks import FOREVER, NEVER, Rule
 from strandline.kernel.window.assign import expires
-from strandline.kernel.window.operator import PlayedWindows, WindowOperator
+from strandline.kernel.window.operator import WindowOperator, WindowsResult
 from strandline.model.aggregates import Max
 from strandline.model.counts import InputCounts
 from strandline.model.joins import LEFT, RIGHT
 from strandline.model.operators import OperatorInput
 from strandline.model.steps import WindowedStep
-from strandline.model.window_joins import WindowJoin
+from strandline.model.window_join import WindowJoin
 from strandline.model.windows import Session, Sliding
 
 _POSITION: Final = (INPUT, PARTITION, OFFSET)
@@ -81,7 +81,7 @@ class WindowJoinOperator:
         named = elements.rename({old: new for old, new in names.items() if old != new and old in elements.columns})
         return by_key_group(named, self.keys, groups)
 
-    def play(self, batch: Batch) -> Played:
+    def play(self, batch: Batch) -> BatchResult:
         arrived, filtered = self._arrivals(batch)
         played = self._play_windows(batch, arrived)
         late = played.played.late
@@ -106,13 +106,13 @@ class WindowJoinOperator:
                 taken + left_out, was_late, _row_count(side.slices), ended + left_out, _row_count(slices)
             )
         shown = None if late is None else self._late_rows(arrived, late)
-        return Played(
+        return BatchResult(
             writes, stores, rows, shown, played.played.contributed, played.played.refused, sum(filtered.values()),
             inputs=inputs,
         )  # fmt: skip
 
     def _write(
-        self, side: SideRows, played: PlayedWindows, now: Instant
+        self, side: SideRows, played: WindowsResult, now: BatchTimes
     ) -> tuple[dict[str, bytes | None], Slices, int]:
         """Store the new rows of a side and remove those that have expired; return how many were removed."""
         kept = side.new
@@ -142,7 +142,7 @@ class WindowJoinOperator:
             if rows.height:
                 ready = _with_hash(rows, self.keys).sort(HASH, AT, *element_columns(rows), maintain_order=True)
                 new[role] = ready.with_columns(
-                    pl.lit(batch.now.turn, pl.Int64).alias(BATCH),
+                    pl.lit(batch.now.batch_number, pl.Int64).alias(BATCH),
                     pl.int_range(first, first + rows.height, dtype=pl.Int64).alias(_ROW),
                 )
                 first += rows.height
@@ -159,7 +159,7 @@ class WindowJoinOperator:
             taken &= (rows[AT].to_numpy() - window.offset.ms) % window.every.ms < window.size.ms
         return taken
 
-    def _play_windows(self, batch: Batch, arrived: Arrived) -> PlayedWindows:
+    def _play_windows(self, batch: Batch, arrived: Arrived) -> WindowsResult:
         """Play the windows over the keys, times and positions of the new rows."""
         blocks: list[Block] = []
         if arrived:
@@ -194,7 +194,7 @@ class WindowJoinOperator:
             pl.lit(None, pl.String if kind is None else to_polars(kind)).alias(name) for name, kind in wanted
         )
 
-    def _remove_expired(self, side: SideRows, played: PlayedWindows, now: Instant) -> None:
+    def _remove_expired(self, side: SideRows, played: WindowsResult, now: BatchTimes) -> None:
         """Remove the stored rows of sessions that have expired in this batch."""
         before = played.before.windows
         if before is None:
@@ -215,7 +215,9 @@ class WindowJoinOperator:
                 same = has_keys_of(found.run.at(found.places), ended, found.windows, self.keys)
                 found.opened.gone.append(np.unique(found.run.since + found.places[same]))
 
-    def _in_open_sessions(self, rows: pl.DataFrame | None, played: PlayedWindows, now: Instant) -> pl.DataFrame | None:
+    def _in_open_sessions(
+        self, rows: pl.DataFrame | None, played: WindowsResult, now: BatchTimes
+    ) -> pl.DataFrame | None:
         """Return the new rows whose session is still open after the batch."""
         if rows is None or not rows.height:
             return rows
@@ -240,7 +242,7 @@ class WindowJoinOperator:
         gap = window.gap.ms  # type: ignore[union-attr] # the definition refuses a gap per element
         return pl.col(AT) + gap
 
-    def _live(self, played: PlayedWindows) -> pl.DataFrame | None:
+    def _live(self, played: WindowsResult) -> pl.DataFrame | None:
         """Return the open windows after the batch, of the keys that it has read."""
         frames = [each for each in (played.after.windows, played.after.fresh) if each is not None and each.height]
         return stacked([each.select(*self.keys, START, END) for each in frames]) if frames else None
@@ -262,7 +264,7 @@ class WindowJoinOperator:
             writes, slices, _ = write_side(side, _with_hash(rows, self.keys), NEVER)
             blocks |= {place: data for place, data in writes.items() if data is not None}
             stores[store.name] = slices
-        return {**blocks, INDEX: write_index(Index(exported.progress, exported.turn, stores), blocks)}
+        return {**blocks, INDEX: write_index(Index(exported.progress, exported.batch_number, stores), blocks)}
 
     def fitted(self, exported: Exported, fit: Fit) -> Exported:
         return self._windows.fitted(exported, fit)

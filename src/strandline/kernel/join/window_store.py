@@ -23,7 +23,7 @@ from strandline.kernel.state.slice_store import DUE_CLOCK, DUE_WATERMARK, Slice,
 from strandline.kernel.watermarks import FOREVER
 from strandline.model.elements import Duration
 from strandline.model.joins import LEFT, RIGHT
-from strandline.model.window_joins import WindowJoin
+from strandline.model.window_join import WindowJoin
 from strandline.model.windows import Cumulating, Session, Sliding, Tumbling
 
 HASH: Final = "@hash"

@@ -62,7 +62,7 @@ class Index:
     """The progress so far, the number of batches, and the slices of every store."""
 
     progress: Progress = field(default_factory=Progress)
-    turn: int = 0
+    batch_number: int = 0
     stores: Mapping[str, Slices] = field(default_factory=dict)
     form: int = FORM
     digests: Mapping[str, str] = field(default_factory=dict)
@@ -151,7 +151,7 @@ def write_index(index: Index, writes: Mapping[str, bytes | None] | None = None, 
     others = {name: _to_facts(slices) for name, slices in index.stores.items() if name not in {*_LEGACY, BESIDE}}
     facts = {
         "progress": progress_to_facts(index.progress),
-        "turn": index.turn,
+        "turn": index.batch_number,
         **{legacy: _to_facts(index.store(name)) for name, legacy in _LEGACY.items()},
         "beside": None if beside is None else _values(beside),
         **({"stores": others} if others else {}),

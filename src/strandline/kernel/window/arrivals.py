@@ -9,7 +9,7 @@ import polars as pl
 from strandline.errors import StateError
 from strandline.kernel.aggregation.accumulators import TURN, Combined, concat_unmerged, identity
 from strandline.kernel.blocks.block import AT, COUNTED, END, REASON, START, TIME, Block, element_columns
-from strandline.kernel.operator import PARTIAL, ROWS, WATERMARK, Instant
+from strandline.kernel.operator import PARTIAL, ROWS, WATERMARK, BatchTimes
 from strandline.kernel.state.slice_store import HOLD
 from strandline.kernel.window.assign import assign, expires, expiry, has_one, max_timestamp
 from strandline.kernel.window.prepare import SURE, gather, surely_accepted
@@ -43,7 +43,7 @@ class LateSplit:
     refused: int = 0
 
 
-def collect_arrivals(blocks: Sequence[Block], step: WindowedStep, now: Instant) -> Arrivals:
+def collect_arrivals(blocks: Sequence[Block], step: WindowedStep, now: BatchTimes) -> Arrivals:
     """Collect the single rows of all blocks with their windows, and the parts that tasks pre-aggregated."""
     parts = concat_unmerged(gather(blocks, step))
     require_open(parts, step, now)
@@ -55,14 +55,14 @@ def row_blocks(blocks: Sequence[Block]) -> list[Block]:
     return [block for block in blocks if ROWS in block.frames]
 
 
-def require_open(parts: Combined | None, step: WindowedStep, now: Instant) -> None:
+def require_open(parts: Combined | None, step: WindowedStep, now: BatchTimes) -> None:
     """Raise if tasks pre-aggregated elements of an expired window: their horizon was wrong."""
     first: Any = None if parts is None else parts.rows[END].min()
     if first is not None and expiry(step, first) <= now.before:
         raise expired_window_error(now)
 
 
-def expired_window_error(now: Instant) -> StateError:
+def expired_window_error(now: BatchTimes) -> StateError:
     """Return the error for pre-aggregated elements of an expired window."""
     return StateError(
         "pre-aggregated elements reached a window that is already gone",
@@ -71,11 +71,11 @@ def expired_window_error(now: Instant) -> StateError:
     )
 
 
-def assign_rows(blocks: Sequence[Block], step: WindowedStep, now: Instant) -> pl.DataFrame | None:
+def assign_rows(blocks: Sequence[Block], step: WindowedStep, now: BatchTimes) -> pl.DataFrame | None:
     """Assign windows to single elements; leave out the windows for which a task pre-aggregated the element."""
     frames = []
     for block in blocks:
-        assigned = assign(block.frames[ROWS].with_columns(pl.lit(now.turn).alias(TURN)), step.window)
+        assigned = assign(block.frames[ROWS].with_columns(pl.lit(now.batch_number).alias(TURN)), step.window)
         horizon = block.facts.get("horizon")
         sure = pl.lit(False) if horizon is None else surely_accepted(step, horizon)
         if has_one(step.window):
@@ -87,7 +87,7 @@ def assign_rows(blocks: Sequence[Block], step: WindowedStep, now: Instant) -> pl
 
 
 def split_by_lateness(
-    windows: OpenWindows, assigned: pl.DataFrame | None, keys: Sequence[str], step: WindowedStep, now: Instant
+    windows: OpenWindows, assigned: pl.DataFrame | None, keys: Sequence[str], step: WindowedStep, now: BatchTimes
 ) -> LateSplit:
     """Split off late elements: their windows have expired, or the trigger has closed them."""
     if assigned is None:
@@ -102,7 +102,7 @@ def split_by_lateness(
     return split_by_reason(assigned.with_columns(reason.alias(REASON)).drop(CLOSED, strict=False), step, now)
 
 
-def split_by_reason(marked: pl.DataFrame, step: WindowedStep, now: Instant) -> LateSplit:
+def split_by_reason(marked: pl.DataFrame, step: WindowedStep, now: BatchTimes) -> LateSplit:
     """Split elements by REASON.
 
     An element is late only if all its windows reject it; the late row names the last of these windows.
@@ -127,7 +127,7 @@ def split_by_reason(marked: pl.DataFrame, step: WindowedStep, now: Instant) -> L
     )
 
 
-def _late_rows(refused: pl.DataFrame, now: Instant) -> pl.DataFrame | None:
+def _late_rows(refused: pl.DataFrame, now: BatchTimes) -> pl.DataFrame | None:
     """Shape late elements for the late output."""
     if not refused.height:
         return None
@@ -136,7 +136,7 @@ def _late_rows(refused: pl.DataFrame, now: Instant) -> pl.DataFrame | None:
 
 
 def with_hold_times(
-    accepted: pl.DataFrame | None, windows: OpenWindows, keys: Sequence[str], step: WindowedStep, now: Instant
+    accepted: pl.DataFrame | None, windows: OpenWindows, keys: Sequence[str], step: WindowedStep, now: BatchTimes
 ) -> pl.DataFrame | None:
     """Add the time at which each element holds the output watermark back, unless the watermark has passed it."""
     if accepted is None or step.pane_timestamp is PaneTimestamp.END_OF_WINDOW:

@@ -14,7 +14,7 @@ import polars as pl
 
 from strandline.kernel.aggregation.accumulators import Combined, identity, merged, parts_of
 from strandline.kernel.blocks.block import END, START
-from strandline.kernel.operator import Exported, Fit, Instant
+from strandline.kernel.operator import BatchTimes, Exported, Fit
 from strandline.kernel.state.slice_rows import WINDOWS as STORE
 from strandline.kernel.state.slice_store import INDEX, Index, write_index
 from strandline.kernel.watermarks import FOREVER
@@ -88,10 +88,10 @@ def missing(exported: Exported, keys: Sequence[str], step: WindowedStep) -> list
     return found
 
 
-def instant(exported: Exported) -> Instant:
+def instant(exported: Exported) -> BatchTimes:
     """Return the watermark and clock at which the state was exported."""
     at, clock = exported.progress.watermark, exported.progress.clock
-    return Instant(at, at, clock, clock, exported.turn)
+    return BatchTimes(at, at, clock, clock, exported.batch_number)
 
 
 def blocks_of(exported: Exported, keys: Sequence[str], step: WindowedStep) -> dict[str, bytes]:
@@ -102,7 +102,7 @@ def blocks_of(exported: Exported, keys: Sequence[str], step: WindowedStep) -> di
     writes, slices = write_windows(open_windows, (), keys, step, due)
     shared, stores = shared_slice_store.write(_shared_slices(exported.frames, keys, step), Index(), keys, step, now)
     found = {place: data for place, data in {**writes, **shared}.items() if data is not None}
-    index = Index(exported.progress, exported.turn, {STORE.name: slices, **stores})
+    index = Index(exported.progress, exported.batch_number, {STORE.name: slices, **stores})
     return {**found, INDEX: write_index(index, found)}
 
 

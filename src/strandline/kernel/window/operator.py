@@ -14,7 +14,7 @@ import polars as pl
 
 from strandline.kernel.aggregation.check_types import reject_unfit_elements
 from strandline.kernel.aggregation.check_user_aggregates import reject_failing_keys
-from strandline.kernel.operator import Batch, Exported, Fit, Played, Prepared
+from strandline.kernel.operator import Batch, BatchResult, Exported, Fit, Prepared
 from strandline.kernel.state.partitioning import slices_of, span_of
 from strandline.kernel.state.slice_deltas import SliceChanges, slices_with_few_changes
 from strandline.kernel.state.slice_rows import WINDOWS
@@ -56,10 +56,10 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class PlayedWindows:
+class WindowsResult:
     """The changes and the output of a batch, and the open windows that it reads, before and after."""
 
-    played: Played
+    played: BatchResult
     before: OpenWindows
     after: OpenWindows
 
@@ -91,10 +91,10 @@ class WindowOperator:
     def prepare(self, elements: pl.DataFrame, groups: int, horizon: int | None) -> Prepared:
         return prepare(elements, self.keys, self.definition, groups, horizon)
 
-    def play(self, batch: Batch) -> Played:
+    def play(self, batch: Batch) -> BatchResult:
         return self.play_windows(batch).played
 
-    def play_windows(self, batch: Batch) -> PlayedWindows:
+    def play_windows(self, batch: Batch) -> WindowsResult:
         """Process one batch, and return the open windows of the slices that it reads, before and after."""
         strategy, now = self._strategy, batch.now
         arrivals = strategy.collect(batch.blocks, now)
@@ -106,7 +106,7 @@ class WindowOperator:
         )
         known = batch.index.store(WINDOWS.name)
         shared_writes, shared_stores = strategy.write_shared(batch, shared)
-        played = Played(
+        played = BatchResult(
             {**writes, **deleted_deltas(opened.rewritten, known), **shared_writes},
             {WINDOWS.name: {**opened.unchanged, **slices}, **shared_stores},
             updated.panes,
@@ -115,7 +115,7 @@ class WindowOperator:
             updated.late_split.refused,
             overflow=0 if updated.panes is None else overflowed_sums(updated.panes, self.definition),
         )
-        return PlayedWindows(played, opened.windows, updated.windows)
+        return WindowsResult(played, opened.windows, updated.windows)
 
     def _touched_frames(self, arrivals: Arrivals, ended: EndedWindows) -> Touched:
         frames = [each.rows for each in (arrivals.parts, ended.windows) if each is not None]

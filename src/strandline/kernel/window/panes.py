@@ -18,7 +18,7 @@ from strandline.kernel.aggregation.accumulators import (
 from strandline.kernel.blocks.block import COUNTED, EARLIEST, END, NEW, START, TIME, Frames
 from strandline.kernel.blocks.small_frames import collected, stacked, without
 from strandline.kernel.expressions import to_expr
-from strandline.kernel.operator import Instant
+from strandline.kernel.operator import BatchTimes
 from strandline.kernel.state.partitioning import ordered
 from strandline.kernel.state.slice_store import HOLD
 from strandline.kernel.stateless_steps import PROBLEM
@@ -64,7 +64,7 @@ _CACHED_INSTANTS = 16
 
 
 def fire(
-    state: OpenWindows, keys: Sequence[str], step: WindowedStep, now: Instant
+    state: OpenWindows, keys: Sequence[str], step: WindowedStep, now: BatchTimes
 ) -> tuple[pl.DataFrame | None, OpenWindows]:
     """Fire the windows of a batch; return its panes in order and the windows that stay open.
 
@@ -92,12 +92,12 @@ def fire(
     return panes, replace(left, windows=_concat([left.windows, waiting]), fresh=fresh)
 
 
-def _not_ended(windows: pl.DataFrame, now: Instant) -> pl.Series:
+def _not_ended(windows: pl.DataFrame, now: BatchTimes) -> pl.Series:
     """Mark the windows that end after the watermark."""
     return windows.select(max_timestamp() > now.after).to_series()
 
 
-def _update_without_firing(windows: pl.DataFrame, step: WindowedStep, now: Instant) -> pl.DataFrame:
+def _update_without_firing(windows: pl.DataFrame, step: WindowedStep, now: BatchTimes) -> pl.DataFrame:
     """Add new elements to the counters, holds and triggers of windows that cannot fire in this batch."""
     return collected(
         _without_batch_columns(_add_new_elements(_with_last_values(windows, step), step, now)), windows.height
@@ -109,7 +109,7 @@ def _concat(frames: Sequence[pl.DataFrame | None]) -> pl.DataFrame:
 
 
 def _fire_windows(
-    windows: pl.DataFrame, state: OpenWindows, keys: Sequence[str], step: WindowedStep, now: Instant
+    windows: pl.DataFrame, state: OpenWindows, keys: Sequence[str], step: WindowedStep, now: BatchTimes
 ) -> tuple[pl.DataFrame | None, OpenWindows]:
     """Evaluate the trigger of every window, and emit panes for those that fire."""
     updated = _add_new_elements(_with_last_values(windows, step), step, now)
@@ -129,7 +129,7 @@ def _fire_windows(
     return panes, _after_firing(tested, emitting, replace(state, items=items), keys, step)
 
 
-def on_time_panes(combined: Combined, keys: Sequence[str], step: WindowedStep, now: Instant) -> pl.DataFrame:
+def on_time_panes(combined: Combined, keys: Sequence[str], step: WindowedStep, now: BatchTimes) -> pl.DataFrame:
     """Return on-time panes, as the first pane of each window, in the order of the rows."""
     valued = with_values(combined.rows, combined.items, keys, step, _NOW)
     last = pl.lit(True) if may_finish(step.trigger) else expires(step) <= now.after
@@ -142,7 +142,7 @@ def on_time_panes(combined: Combined, keys: Sequence[str], step: WindowedStep, n
     )  # fmt: skip
 
 
-def after_on_time_pane(rows: pl.DataFrame, step: WindowedStep, now: Instant) -> pl.DataFrame:
+def after_on_time_pane(rows: pl.DataFrame, step: WindowedStep, now: BatchTimes) -> pl.DataFrame:
     """Return windows in the state they have after their on-time pane and no later element."""
     fired = triggers.fire(step.trigger, triggers.columns(step.trigger), _moment(step, now))
     closed = may_finish(step.trigger)
@@ -161,7 +161,7 @@ def _without_batch_columns(windows: pl.LazyFrame) -> pl.LazyFrame:
 
 
 @lru_cache(_CACHED_INSTANTS)
-def deadlines(step: WindowedStep, now: Instant) -> tuple[pl.Expr, pl.Expr]:
+def deadlines(step: WindowedStep, now: BatchTimes) -> tuple[pl.Expr, pl.Expr]:
     """Return the earliest watermark and the earliest clock at which a window is due again."""
     end, expired = max_timestamp(), expires(step)
     by_watermark, by_clock = triggers.deadlines(step.trigger, now.after, now.clock)
@@ -180,13 +180,13 @@ def _with_last_values(windows: pl.DataFrame, step: WindowedStep) -> pl.LazyFrame
     return windows.lazy().with_columns(pl.lit(None).alias(name) for name in names if name not in windows.columns)
 
 
-def _add_new_elements(windows: pl.LazyFrame, step: WindowedStep, now: Instant) -> pl.LazyFrame:
+def _add_new_elements(windows: pl.LazyFrame, step: WindowedStep, now: BatchTimes) -> pl.LazyFrame:
     """Add new elements to the counters, the hold and the trigger of each window."""
     return windows.with_columns(_new_element_columns(step, now))
 
 
 @lru_cache(_CACHED_INSTANTS)
-def _new_element_columns(step: WindowedStep, now: Instant) -> Sequence[pl.Expr]:
+def _new_element_columns(step: WindowedStep, now: BatchTimes) -> Sequence[pl.Expr]:
     updated = triggers.add(step.trigger, triggers.now(step.trigger), _moment(step, now))
     reached = pl.min_horizontal(pl.lit(now.before), pl.col(HOLD) - 1)
     return [
@@ -198,7 +198,7 @@ def _new_element_columns(step: WindowedStep, now: Instant) -> Sequence[pl.Expr]:
     ]
 
 
-def _hold(step: WindowedStep, now: Instant, reached: pl.Expr) -> pl.Expr:
+def _hold(step: WindowedStep, now: BatchTimes, reached: pl.Expr) -> pl.Expr:
     """Return the hold after new elements: they hold the output watermark back, unless it has passed their time."""
     end = max_timestamp()
     before_end = (pl.col(NEW) > 0) & (end > now.before)
@@ -213,7 +213,7 @@ def _hold(step: WindowedStep, now: Instant, reached: pl.Expr) -> pl.Expr:
             return pl.max_horizontal(pl.col(HOLD), counted)
 
 
-def _evaluate_triggers(windows: pl.LazyFrame, step: WindowedStep, now: Instant) -> pl.LazyFrame:
+def _evaluate_triggers(windows: pl.LazyFrame, step: WindowedStep, now: BatchTimes) -> pl.LazyFrame:
     """Evaluate each trigger once. An expired window fires without a trigger."""
     for columns in _trigger_columns(step, now):
         windows = windows.with_columns(columns)
@@ -221,7 +221,7 @@ def _evaluate_triggers(windows: pl.LazyFrame, step: WindowedStep, now: Instant) 
 
 
 @lru_cache(_CACHED_INSTANTS)
-def _trigger_columns(step: WindowedStep, now: Instant) -> Sequence[Sequence[pl.Expr]]:
+def _trigger_columns(step: WindowedStep, now: BatchTimes) -> Sequence[Sequence[pl.Expr]]:
     """Return the columns to compute, in stages: later stages read columns of earlier ones, so each is computed once."""
     end, state, moment = max_timestamp(), triggers.now(step.trigger), _moment(step, now)
     previous = replace(moment, watermark=now.before, clock=now.clock_before)
@@ -434,7 +434,7 @@ def _still_pending(pending: pl.DataFrame | None, windows: pl.DataFrame, keys: Se
     return left if left.height else None
 
 
-def _moment(step: WindowedStep, now: Instant) -> triggers.Moment:
+def _moment(step: WindowedStep, now: BatchTimes) -> triggers.Moment:
     return triggers.Moment(
         new=pl.col(NEW),
         earliest=pl.col(EARLIEST),  # only event-time triggers read this column, and then it exists

@@ -27,7 +27,7 @@ from strandline.kernel.aggregation.accumulators import (
 )
 from strandline.kernel.blocks.block import END, START, Block, Frames, pack, unpack
 from strandline.kernel.blocks.small_frames import stacked
-from strandline.kernel.operator import Instant
+from strandline.kernel.operator import BatchTimes
 from strandline.kernel.state.partitioning import slices_of
 from strandline.kernel.state.slice_rows import SHARED
 from strandline.kernel.state.slice_store import BESIDE, Index, Slice, Slices, by_slice, due
@@ -103,7 +103,7 @@ def _keeps_ended_windows(step: WindowedStep) -> bool:
 
 
 def split_by_window_end(
-    rows: pl.DataFrame, step: WindowedStep, now: Instant
+    rows: pl.DataFrame, step: WindowedStep, now: BatchTimes
 ) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
     """Split elements: by shared slice for windows that have not ended, by window for windows that have."""
     ahead = max_timestamp(last_end(step)) > now.before
@@ -163,7 +163,7 @@ def restore_ended_windows(
     late: pl.DataFrame | None,
     keys: Sequence[str],
     step: WindowedStep,
-    now: Instant,
+    now: BatchTimes,
 ) -> OpenWindows:
     """Restore the rows of ended windows that get late elements: they have emitted their on-time pane only."""
     if late is None or not state.all or _keeps_ended_windows(step):
@@ -254,7 +254,7 @@ def _combined_of(frames: Frames, repeats: bool) -> Combined | None:
     return Combined(rows, left, repeats) if rows.height else None
 
 
-def end_windows(state: SharedSliceState, keys: Sequence[str], step: WindowedStep, now: Instant) -> EndedWindows:
+def end_windows(state: SharedSliceState, keys: Sequence[str], step: WindowedStep, now: BatchTimes) -> EndedWindows:
     """Combine the windows that end while the watermark moves."""
     ends = sorted({window for each in state.all for window in _ending(each.rows, step, now)})
     if not ends:
@@ -272,7 +272,7 @@ def end_windows(state: SharedSliceState, keys: Sequence[str], step: WindowedStep
     )
 
 
-def _ending(rows: pl.DataFrame, step: WindowedStep, now: Instant) -> Iterable[tuple[int, int]]:
+def _ending(rows: pl.DataFrame, step: WindowedStep, now: BatchTimes) -> Iterable[tuple[int, int]]:
     if now.before == now.after:
         return ()
     starts = rows[START].to_numpy()
@@ -280,7 +280,7 @@ def _ending(rows: pl.DataFrame, step: WindowedStep, now: Instant) -> Iterable[tu
 
 
 def write(
-    state: SharedSliceState, index: Index, keys: Sequence[str], step: WindowedStep, now: Instant
+    state: SharedSliceState, index: Index, keys: Sequence[str], step: WindowedStep, now: BatchTimes
 ) -> tuple[dict[str, bytes | None], dict[str, Slices]]:
     """Write changed state slices, delete expired ones, and return the index entries of both stores."""
     writes: dict[str, bytes | None] = {}
@@ -304,7 +304,7 @@ def write(
 
 
 def _write_beside(
-    state: SharedSliceState, index: Index, keys: Sequence[str], step: WindowedStep, now: Instant
+    state: SharedSliceState, index: Index, keys: Sequence[str], step: WindowedStep, now: BatchTimes
 ) -> tuple[dict[str, bytes | None], Slice | None]:
     """Write the side block without expired rows."""
     previous, left = index.store(BESIDE).get(0), None if state.beside is None else _unexpired(state.beside, step, now)
@@ -321,7 +321,7 @@ def _write_beside(
     return {BESIDE: data}, Slice(left.rows.height, len(data), due, None, hold)
 
 
-def _unexpired(shared: Combined, step: WindowedStep, now: Instant) -> Combined | None:
+def _unexpired(shared: Combined, step: WindowedStep, now: BatchTimes) -> Combined | None:
     """Drop shared slices that no window can need any more."""
     starts = shared.rows[START].unique().to_list()
     alive = [start for start in starts if _expiry_of_start(start, step) > now.after]
@@ -331,7 +331,7 @@ def _unexpired(shared: Combined, step: WindowedStep, now: Instant) -> Combined |
     return _combined_of(left, shared.repeats)
 
 
-def _deadlines(rows: pl.DataFrame, step: WindowedStep, now: Instant) -> tuple[int, int | None, int]:
+def _deadlines(rows: pl.DataFrame, step: WindowedStep, now: BatchTimes) -> tuple[int, int | None, int]:
     """Return when a state slice is due next, its hold on the output watermark, and when all of it expires."""
     starts = rows[START].to_numpy()
     expires_at = _expiry_of_start(int(starts.max()), step)

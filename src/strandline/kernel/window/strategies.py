@@ -24,7 +24,7 @@ from strandline.kernel.aggregation.accumulators import (
     together,
 )
 from strandline.kernel.blocks.block import END, REASON, START, Block
-from strandline.kernel.operator import ROWS, Batch, Instant
+from strandline.kernel.operator import ROWS, Batch, BatchTimes
 from strandline.kernel.state.slice_store import Slices
 from strandline.kernel.watermarks import FOREVER, NEVER
 from strandline.kernel.window import count_windows, sessions, shared_slice_store
@@ -72,7 +72,7 @@ class Shared:
 class WindowStrategy(Protocol):
     """The operations that differ between kinds of windows."""
 
-    def collect(self, blocks: Sequence[Block], now: Instant) -> Arrivals:
+    def collect(self, blocks: Sequence[Block], now: BatchTimes) -> Arrivals:
         """Collect the elements of a batch."""
         ...
 
@@ -80,7 +80,7 @@ class WindowStrategy(Protocol):
         """Read shared slices, add elements to them, and combine the windows that end."""
         ...
 
-    def update(self, windows: OpenWindows, arrivals: Arrivals, shared: Shared, now: Instant) -> Updated:
+    def update(self, windows: OpenWindows, arrivals: Arrivals, shared: Shared, now: BatchTimes) -> Updated:
         """Split off late elements, add the others to windows, and fire triggers."""
         ...
 
@@ -88,7 +88,7 @@ class WindowStrategy(Protocol):
         """Write the shared slices, and return their entries in the index."""
         ...
 
-    def deadlines(self, now: Instant) -> Deadlines:
+    def deadlines(self, now: BatchTimes) -> Deadlines:
         """Return the earliest watermark and clock at which a window is due."""
         ...
 
@@ -100,7 +100,7 @@ class PlainWindows:
     step: WindowedStep
     keys: tuple[str, ...]
 
-    def collect(self, blocks: Sequence[Block], now: Instant) -> Arrivals:
+    def collect(self, blocks: Sequence[Block], now: BatchTimes) -> Arrivals:
         return collect_arrivals(blocks, self.step, now)
 
     def share(self, batch: Batch, arrivals: Arrivals) -> Shared:  # noqa: ARG002 - a part of the protocol
@@ -113,15 +113,15 @@ class PlainWindows:
     ) -> tuple[Mapping[str, bytes | None], Mapping[str, Slices]]:
         return {}, {}
 
-    def deadlines(self, now: Instant) -> Deadlines:
+    def deadlines(self, now: BatchTimes) -> Deadlines:
         return deadlines(self.step, now)
 
-    def update(self, windows: OpenWindows, arrivals: Arrivals, shared: Shared, now: Instant) -> Updated:
+    def update(self, windows: OpenWindows, arrivals: Arrivals, shared: Shared, now: BatchTimes) -> Updated:
         late_split = split_by_lateness(windows, arrivals.assigned, self.keys, self.step, now)
         return self._fire(windows, [arrivals.parts, shared.ended.windows], late_split, now)
 
     def _fire(
-        self, windows: OpenWindows, parts: Sequence[Combined | None], late_split: LateSplit, now: Instant
+        self, windows: OpenWindows, parts: Sequence[Combined | None], late_split: LateSplit, now: BatchTimes
     ) -> Updated:
         """Add elements to their windows and fire triggers."""
         taken = combined(with_hold_times(late_split.accepted, windows, self.keys, self.step, now), self.keys, self.step)
@@ -136,12 +136,12 @@ class SessionWindows(PlainWindows):
 
     kind: Session
 
-    def collect(self, blocks: Sequence[Block], now: Instant) -> Arrivals:
+    def collect(self, blocks: Sequence[Block], now: BatchTimes) -> Arrivals:
         parts = merged(gather(blocks, self.step), self.keys, self.step)
         require_open(parts, self.step, now)
         return Arrivals(assign_rows(row_blocks(blocks), self.step, now), parts)
 
-    def update(self, windows: OpenWindows, arrivals: Arrivals, shared: Shared, now: Instant) -> Updated:  # noqa: ARG002 - a part of the protocol
+    def update(self, windows: OpenWindows, arrivals: Arrivals, shared: Shared, now: BatchTimes) -> Updated:  # noqa: ARG002 - a part of the protocol
         assigned, parts, names = arrivals.assigned, arrivals.parts, identity(self.keys)
         spans = [
             frame.select(names) for frame in (assigned, None if parts is None else parts.rows) if frame is not None
@@ -176,10 +176,10 @@ class CountWindows(PlainWindows):
 
     kind: Count
 
-    def deadlines(self, now: Instant) -> Deadlines:  # noqa: ARG002 - a part of the protocol
+    def deadlines(self, now: BatchTimes) -> Deadlines:  # noqa: ARG002 - a part of the protocol
         return pl.lit(FOREVER), pl.lit(None, pl.Int64)
 
-    def update(self, windows: OpenWindows, arrivals: Arrivals, shared: Shared, now: Instant) -> Updated:  # noqa: ARG002 - a part of the protocol
+    def update(self, windows: OpenWindows, arrivals: Arrivals, shared: Shared, now: BatchTimes) -> Updated:  # noqa: ARG002 - a part of the protocol
         late_split = LateSplit(contributed=0 if arrivals.assigned is None else arrivals.assigned.height)
         panes, left = count_windows.fill_windows(windows, arrivals.assigned, self.keys, self.step, self.kind, now.after)
         return Updated(left, panes, late_split)
@@ -189,7 +189,7 @@ class CountWindows(PlainWindows):
 class SharedWindows(PlainWindows):
     """Overlapping windows: elements are stored once, by shared slice, until the end of their windows."""
 
-    def collect(self, blocks: Sequence[Block], now: Instant) -> Arrivals:
+    def collect(self, blocks: Sequence[Block], now: BatchTimes) -> Arrivals:
         parts, rows = concat_unmerged(gather(blocks, self.step)), row_blocks(blocks)
         if parts is not None and next_end_watermark(self.step, _first_start(parts), NEVER) <= now.before:
             raise expired_window_error(now)
@@ -197,7 +197,7 @@ class SharedWindows(PlainWindows):
             return Arrivals(shared_parts=parts)
         elements = pl.concat([block.frames[ROWS] for block in rows], how="diagonal_relaxed")
         fresh, assigned = shared_slice_store.split_by_window_end(
-            elements.with_columns(pl.lit(now.turn).alias(TURN)), self.step, now
+            elements.with_columns(pl.lit(now.batch_number).alias(TURN)), self.step, now
         )
         new = combined(fresh, self.keys, self.step)
         return Arrivals(assigned, None, concat_unmerged([each for each in (parts, new) if each is not None]))
@@ -209,7 +209,7 @@ class SharedWindows(PlainWindows):
         joined = shared_slice_store.add(read, arrivals.shared_parts, self.keys, self.step)
         return Shared(read, joined, shared_slice_store.end_windows(joined, self.keys, self.step, batch.now))
 
-    def update(self, windows: OpenWindows, arrivals: Arrivals, shared: Shared, now: Instant) -> Updated:
+    def update(self, windows: OpenWindows, arrivals: Arrivals, shared: Shared, now: BatchTimes) -> Updated:
         restored = shared_slice_store.restore_ended_windows(
             windows, shared.read, arrivals.assigned, self.keys, self.step, now
         )

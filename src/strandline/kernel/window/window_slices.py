@@ -9,7 +9,7 @@ import polars as pl
 from strandline.kernel.aggregation.accumulators import identity, items_of
 from strandline.kernel.aggregation.aggregates import VALUE
 from strandline.kernel.blocks.block import END, OFFSET, PARTITION, START, Frames
-from strandline.kernel.operator import Instant, Writes
+from strandline.kernel.operator import BatchTimes, Writes
 from strandline.kernel.state import slice_deltas
 from strandline.kernel.state.partitioning import among, ordered, slices_of, span_of
 from strandline.kernel.state.slice_deltas import SliceChanges
@@ -124,7 +124,7 @@ def with_touched(windows: OpenWindows, changing: Mapping[int, SliceChanges]) -> 
 
 
 def drop_expired(
-    touched: Callable[[int], Sequence[pl.DataFrame]], keys: Sequence[str], step: WindowedStep, now: Instant
+    touched: Callable[[int], Sequence[pl.DataFrame]], keys: Sequence[str], step: WindowedStep, now: BatchTimes
 ) -> Callable[[int, Frames], Frames]:
     """Return a filter that drops expired windows that emit nothing more, before they are processed."""
     return partial(_keep_unexpired, touched=touched, keys=keys, step=step, now=now)
@@ -136,7 +136,7 @@ def _keep_unexpired(
     touched: Callable[[int], Sequence[pl.DataFrame]],
     keys: Sequence[str],
     step: WindowedStep,
-    now: Instant,
+    now: BatchTimes,
 ) -> Frames:
     """Filter a fully expired slice to the windows that may still emit; keep other slices unchanged."""
     windows = frames[WINDOWS.rows]

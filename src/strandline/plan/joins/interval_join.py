@@ -42,4 +42,4 @@ def interval_join(  # noqa: PLR0913 - the options of a join
         ZERO if allowed_lateness is None else duration(allowed_lateness), condition, renamed, columns,
     )  # fmt: skip
     streams = (KeyedInput(LEFT, left, keys.left), KeyedInput(RIGHT, right, keys.right))
-    return KeyedNode(streams, operator, rest=late)
+    return KeyedNode(streams, operator, late_sink=late)

@@ -111,7 +111,7 @@ def table_join(
     )  # fmt: skip
     streams = tuple(KeyedInput(table_role(number), node, keys[number]) for number, node in enumerate(tables))
     accepted = frozenset({Accepted.FOR_EVER}) if options.forever else frozenset[Accepted]()
-    return KeyedNode(streams, operator, accepted, rest=options.late)
+    return KeyedNode(streams, operator, accepted, late_sink=options.late)
 
 
 def _keys(tables: Sequence[Node], names: Sequence[str], pairs: Mapping[str, Names]) -> list[tuple[str, ...]]:

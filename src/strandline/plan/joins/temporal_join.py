@@ -38,7 +38,7 @@ class AsOf(Generic[S]):
         renamed, names = joined_columns(self.left, self.right, keys, self.suffix)
         operator = replace(self.operator, renamed=renamed, columns=names)
         streams = (KeyedInput(LEFT, self.left, keys.left), KeyedInput(RIGHT, self.right, keys.right))
-        return self.make_stream(KeyedNode(streams, operator, rest=self.late))
+        return self.make_stream(KeyedNode(streams, operator, late_sink=self.late))
 
 
 def temporal_join(

@@ -5,7 +5,7 @@ from strandline.model.elements import ZERO, Length, duration
 from strandline.model.joins import LEFT, RIGHT, How
 from strandline.model.panes import Accumulation, Lateness
 from strandline.model.triggers import DEFAULT, Trigger
-from strandline.model.window_joins import WindowJoin
+from strandline.model.window_join import WindowJoin
 from strandline.model.windows import WindowKind
 from strandline.plan.endpoints import Sink
 from strandline.plan.joins.keys_and_columns import JoinedKeys, join_condition, join_type, joined_columns
@@ -42,4 +42,4 @@ def window_join(  # noqa: PLR0913 - the options of a join
         renamed, columns,
     )  # fmt: skip
     streams = (KeyedInput(LEFT, left, keys.left), KeyedInput(RIGHT, right, keys.right))
-    return KeyedNode(streams, operator, rest=late)
+    return KeyedNode(streams, operator, late_sink=late)

@@ -8,7 +8,7 @@ from strandline.model.operators import Operator
 from strandline.model.steps import WindowedStep
 from strandline.model.table_join import TableJoin
 from strandline.model.temporal_join import TemporalJoin
-from strandline.model.window_joins import WindowJoin
+from strandline.model.window_join import WindowJoin
 from strandline.plan.operators.contract import Accepted, Columns, OperatorPlan
 from strandline.plan.operators.deduplicate import DeduplicatePlan
 from strandline.plan.operators.interval_join import IntervalJoinPlan

@@ -11,7 +11,7 @@ from strandline.model.joins import LEFT, RIGHT, How
 from strandline.model.panes import Accumulation
 from strandline.model.steps import cautions, emits_once
 from strandline.model.triggers import DEFAULT, Trigger, describe
-from strandline.model.window_joins import WindowJoin
+from strandline.model.window_join import WindowJoin
 from strandline.model.windows import describe as describe_window
 from strandline.plan.operators.contract import Accepted, Columns, Refinement
 from strandline.plan.operators.window import PANE, WindowPlan

@@ -10,8 +10,8 @@ def refuse_delivery(root: Root) -> Root:
     for write in outputs_of(root):
         _check(write.sink, write.delivery)
         for node in walk(write):
-            if isinstance(node, KeyedNode) and node.rest is not None:
-                _check(node.rest, write.delivery)
+            if isinstance(node, KeyedNode) and node.late_sink is not None:
+                _check(node.late_sink, write.delivery)
     return root
 
 

@@ -9,7 +9,7 @@ from strandline.model.operators import Operator
 from strandline.model.steps import WindowedStep
 from strandline.model.table_join import TableJoin
 from strandline.model.temporal_join import TemporalJoin
-from strandline.model.window_joins import WindowJoin
+from strandline.model.window_join import WindowJoin
 from strandline.plan.stories.operators.contract import OperatorWords, Readers
 from strandline.plan.stories.operators.deduplicate import DeduplicateWords
 from strandline.plan.stories.operators.interval_join import JoinWords

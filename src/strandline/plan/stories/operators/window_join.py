@@ -9,7 +9,7 @@ from strandline.model.expressions import expression
 from strandline.model.joins import LEFT, RIGHT, How
 from strandline.model.operators import Operator
 from strandline.model.panes import Accumulation, Lateness
-from strandline.model.window_joins import WindowJoin
+from strandline.model.window_join import WindowJoin
 from strandline.plan.stories.located_values import Written
 from strandline.plan.stories.operators.contract import Readers, WithAnyColumn
 from strandline.plan.stories.operators.window import PANE

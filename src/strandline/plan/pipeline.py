@@ -173,7 +173,11 @@ class Keyed:
         settings = {each.name: getattr(asked, each.name) for each in fields(asked)}
         step = WindowedStep(aggregates=tuple(aggregates.items()), time=_time_domain(self.of), **settings)
         if self.salt is None:
-            options: dict[str, Any] = {"accepted": self.accepted, "rest": self.late_sink, "inherited": self.inherited}
+            options: dict[str, Any] = {
+                "accepted": self.accepted,
+                "late_sink": self.late_sink,
+                "inherited": self.inherited,
+            }
             return Panes(over(self.of, self.keys, step, **options), self.runner)
         return Panes(salted(self.of, self.keys, step, self.salt, self.accepted, self.late_sink), self.runner)
 

@@ -20,7 +20,7 @@ from strandline.checkpoint.job_folder import Checkpoint
 from strandline.cli.demo.demo import WINDOW_SECONDS
 from strandline.cli.demo.recount import recount
 from strandline.connectors.scores import Scores
-from strandline.kernel.output import COUNTED, Counts
+from strandline.kernel.output import Counts
 
 pytestmark = pytest.mark.spark
 
@@ -122,7 +122,7 @@ def is_right(folder: Path, seed: int) -> None:
     everyone = sum((counts for _, counts in ledger(folder).values()), Counts())
     assert everyone.read == EVENTS
     assert everyone.missing == 0
-    assert all(getattr(everyone, name) for name in COUNTED if name not in ("filtered", "again", "overflow"))
+    assert min(everyone.read, everyone.contributed, everyone.late, everyone.dead) > 0
 
 
 def agreement(demo: Demo) -> bool:

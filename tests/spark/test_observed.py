@@ -36,7 +36,7 @@ def test_a_job_keeps_the_numbers_of_every_batch(spark: SparkSession, tmp_path: P
     assert job.last is not None
     assert (whole.batch, whole.batches) == (job.last.batch, job.last.batch + 1)
     assert whole.counts == job.counts
-    outcomes = [name for name in COUNTED if name != "overflow"]  # which points do not have
+    outcomes = [name for name in COUNTED if name not in ("overflow", "unmatched")]  # which points do not have
     assert [sum(getattr(point, name) for point in points) for name in outcomes] == [
         getattr(job.counts, name) for name in outcomes
     ]

@@ -1,5 +1,6 @@
 """No secret reaches a message, a log or a stored text, however a URL, an option or a header holds it."""
 
+import io
 import json
 import logging
 from base64 import b64encode
@@ -122,6 +123,31 @@ def test_errors_logs_and_stored_texts_are_masked(
     store.close()
     assert b"refused" in (tmp_path / "metrics.db").read_bytes()
     assert b"canary" not in (tmp_path / "metrics.db").read_bytes()
+
+
+def test_an_exception_is_masked_for_a_formatter_that_reads_it_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Json(logging.Formatter):
+        """Formats the exception itself, as PySpark's formatter does."""
+
+        def format(self, record: logging.LogRecord) -> str:
+            assert record.exc_info is not None
+            kind, problem, trace = record.exc_info
+            return json.dumps({"class": kind and kind.__name__, "msg": str(problem), "has_trace": trace is not None})
+
+    monkeypatch.setenv("TOKEN", "s3cr3t-canary")
+    text = f"{secret('env:TOKEN').reveal()} refused"
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(Json())
+    log = logger("strandline.as_json")
+    log.addHandler(handler)
+    try:
+        raise ValueError(text)
+    except ValueError:
+        log.exception("failed")
+    finally:
+        log.removeHandler(handler)
+    assert json.loads(stream.getvalue()) == {"class": "ValueError", "msg": "*** refused", "has_trace": True}
 
 
 def test_a_value_too_short_to_search_for_destroys_no_text() -> None:

@@ -11,7 +11,7 @@ import re
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 HIDDEN: Final = "***"
@@ -122,7 +122,20 @@ class _Redacting(logging.Filter):
         if record.exc_info and not record.exc_text:
             found = logging.Formatter().formatException(record.exc_info)
             record.exc_text = escaped(redact(found), keep_lines=True)
+        record.exc_info = _masked(record.exc_info)
         return True
+
+
+def _masked(given: Any) -> Any:
+    """Return the exception with its message masked, for handlers that do not use the text of the record.
+
+    PySpark's JSON formatter is one.
+    """
+    if not isinstance(given, tuple) or given[1] is None:
+        return given
+    kind, problem, trace = given
+    masked = type(kind.__name__, (Exception,), {"__module__": kind.__module__})(escaped(redact(str(problem))))
+    return type(masked), masked, trace
 
 
 def _indented(text: str) -> str:

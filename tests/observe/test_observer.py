@@ -125,7 +125,7 @@ def test_a_broken_store_is_logged_once_and_does_not_affect_the_job(
         for number in range(3):
             one.delivered(replace(delivered(panes([{}])), batch=number), None)
         end(one)
-    assert sum("(start)" in each.message for each in caplog.records) == 1
+    assert sum("(start)" in each.getMessage() for each in caplog.records) == 1
 
 
 def test_an_exporter_that_raises_does_not_affect_the_job(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -142,7 +142,7 @@ def test_an_exporter_that_raises_does_not_affect_the_job(folder: Path, caplog: p
         for number in range(3):
             one.delivered(replace(delivered(), batch=number, at=NOW + 2_000 * number), None)
         end(one)
-    assert sum("(Broken)" in each.message for each in caplog.records) == 1
+    assert sum("(Broken)" in each.getMessage() for each in caplog.records) == 1
     assert len(History(folder).batches()) == 3
 
 
